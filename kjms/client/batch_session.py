@@ -60,8 +60,6 @@ class BatchSession(BrokeredSession):
                 self.release([delivery for delivery, _ in taken])
                 raise
             self._brokered.hold(taken)
-        for delivery, _ in taken:
-            delivery.decoded = None  # the executors read the bodies
         return [delivery for delivery, _ in taken], most_bytes - left
 
     def keep(self, consumer: MessageConsumer, *, is_processing: bool) -> None:

@@ -205,9 +205,7 @@ class ListenerThread:
                 return False
             self._is_behind = False
         try:
-            message = delivery.decoded
-            if message is None or delivery.count > 1 or "JMSExpiration" in message._properties:
-                message = core.acceptable(delivery, destination)
+            message = core.acceptable(delivery, destination)
             if message is not None:
                 self._call(listener, delivery, message)
             return core.acknowledgement.before_next(slot)

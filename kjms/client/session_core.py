@@ -15,12 +15,12 @@ from kjms.client.thread_guard import ThreadGuard
 from kjms.destinations import Destination, Queue
 from kjms.engine import destination_name
 from kjms.errors import ResourceAllocationException
+from kjms.message import Message
 
 if TYPE_CHECKING:
     from kjms.client.acknowledge_modes import Acknowledgement
     from kjms.client.dead_letters import Redelivery
     from kjms.engine import ConsumerSlot, Delivery
-    from kjms.message import Message
     from kjms.options import FactoryOptions
 
 __all__ = ["SessionCore"]
@@ -82,10 +82,14 @@ class SessionCore:
                 delivery = slot.poll()
                 if delivery is None:
                     return None
-                message = delivery.decoded
-                # All that `acceptable` looks at: most messages need no call of it.
-                if message is None or delivery.count > 1 or "JMSExpiration" in message._properties:
-                    message = self.acceptable(delivery, destination)
+                message: Message | None
+                message = delivery.decoded  # as in `acceptable`, without a call
+                if message is None:
+                    message = delivery.partition.decode(delivery.record, destination, delivery.count)
+                delivery.decoded = None
+                properties = message._properties
+                if delivery.count > 1 or "JMSExpiration" in properties or "JMSPriority" in properties:
+                    message = self._checked(delivery, message, destination)
                 if message is not None:
                     if deliver is not None:
                         deliver(delivery, message)
@@ -101,9 +105,9 @@ class SessionCore:
         if self.acknowledgement.must_commit:
             return None
         next_one = slot.peek()
-        if next_one is None or next_one.count > 1 or next_one.decoded is None:
+        if next_one is None or next_one.count > 1 or "JMSExpiration" in next_one.message(destination)._properties:
             return None
-        if "JMSExpiration" in next_one.decoded._properties or not self.acknowledgement.before_next(slot):
+        if not self.acknowledgement.before_next(slot):
             return None
         found = self.take(slot, destination, deliver)
         return None if found is None else found[1]
@@ -111,15 +115,25 @@ class SessionCore:
     def acceptable(self, delivery: Delivery, destination: Destination, *, records: bool = True) -> Message | None:
         """Return the message of *delivery*; None if it has expired or was delivered too often: then it is settled.
 
+        The message is the program's from then on: if it is delivered again, it is decoded again.
+
         Args:
             delivery: The delivery.
             destination: What the consumer is on.
             records: Whether a repeated delivery is recorded durably before it is made.
         """
-        message = delivery.decoded
-        if message is None:
-            message = delivery.message(destination)
-        if "JMSExpiration" in message._properties:  # where header fields wait until they are read
+        message = delivery.message(destination)
+        delivery.decoded = None
+        return self._checked(delivery, message, destination, records=records)
+
+    def _checked(
+        self, delivery: Delivery, message: Message, destination: Destination, *, records: bool = True
+    ) -> Message | None:
+        """Return *message*, unless it has expired or was delivered too often; note that its priority matters."""
+        properties = message._properties  # where header fields wait until they are read
+        if "JMSPriority" in properties and message.jms_priority != Message.DEFAULT_PRIORITY:
+            delivery.slot.has_priorities = True  # type: ignore[union-attr] # dispatched, so it has a slot
+        if "JMSExpiration" in properties:
             expires = message.jms_expiration
             if expires and expires < self._now_ms():
                 self._expire(delivery, destination)

@@ -22,8 +22,9 @@ class ThreadGuard:
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._holder = 0  # the identifier of the thread that holds the lock, or held it last
-        self._lock = threading.RLock()  # re-entrant: a listener may use its own session
-        self.release = self._lock.release  # without a call in Python: one for each message
+        lock = threading.RLock()  # re-entrant: a listener may use its own session
+        self._acquire = lock.acquire
+        self.release = lock.release  # without a call in Python: one for each message
 
     def acquire(self, action: str) -> None:
         """Begin *action*, such as "receive", which `release` ends.
@@ -31,7 +32,7 @@ class ThreadGuard:
         Raises:
             IllegalStateException: Another thread uses the session.
         """
-        if not self._lock.acquire(blocking=False):
+        if not self._acquire(False):  # blocking=False takes twice as long
             holder = self._holder
             name = next((thread.name for thread in threading.enumerate() if thread.ident == holder), "?")
             raise IllegalStateException(
@@ -42,7 +43,7 @@ class ThreadGuard:
 
     def acquire_later(self) -> None:
         """Begin an action when that of another thread has ended; `release` ends it."""
-        self._lock.acquire()
+        self._acquire()
         self._holder = get_ident()
 
     @contextmanager
@@ -61,7 +62,7 @@ class ThreadGuard:
         Args:
             seconds: Continue unguarded after so long, where the other action cannot end; -1: never.
         """
-        if not self._lock.acquire(timeout=seconds):
+        if not self._acquire(timeout=seconds):
             yield
             return
         self._holder = get_ident()

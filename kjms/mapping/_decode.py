@@ -142,11 +142,12 @@ class Layout:
         try:
             if kind is None:
                 value = data.decode()
-            elif kind in RANGES:
+            elif kind in _DIGITS:
                 value = int(data)
-                low, high = RANGES[kind]
-                if not low <= value <= high or b"%d" % value != data:
-                    value = parsed(kind, data.decode())
+                if len(data) > _DIGITS[kind] or not data.isdigit():
+                    low, high = RANGES[kind]
+                    if not low <= value <= high or b"%d" % value != data:
+                        value = parsed(kind, data.decode())
             elif kind == "double":
                 value = float(data) if not data.translate(None, b"0123456789.-E") else parsed(kind, data.decode())
             else:
@@ -258,6 +259,7 @@ _NOTES_KEPT: Final = 100  # of each kind of damage: enough to see what it is
 _DEFAULTS: Final = {"JMSDeliveryMode": 2, "JMSPriority": 4, "JMSTimestamp": 0, "JMSExpiration": 0}
 _KINDS: Final = frozenset({"boolean", "byte", "short", "int", "long", "float", "double", "bytes"})
 _SENDERS: Final = ("client=", "connection=")
+_DIGITS: Final = {kind: len(str(high)) - 1 for kind, (_, high) in RANGES.items()}  # with so many, a number is in range
 _BOOLEANS: Final = {b"true": True, b"false": False}
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 

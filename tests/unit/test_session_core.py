@@ -49,27 +49,36 @@ class Slot:
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
+        self.has_priorities = False
 
     def poll(self) -> Delivery | None:
         return self.reader.take(self)
 
 
 class Delivery:
-    """A delivery of a text."""
+    """A delivery of a text, and the partition that decodes it."""
 
-    def __init__(self, text: str, *, expires: int = 0, count: int = 1) -> None:
+    def __init__(self, text: str, *, expires: int = 0, count: int = 1, priority: int | None = None) -> None:
         self.text = text
         self.count = count
         self.slot: Slot | None = None
         self.decoded: TextMessage | None = None
+        self.partition = self
+        self.record = object()
         self._expires = expires
+        self._priority = priority
 
     def message(self, destination: Queue) -> TextMessage:
-        assert destination == QUEUE
+        return self.decode(self.record, destination, self.count)
+
+    def decode(self, record: object, destination: Queue, count: int) -> TextMessage:
+        assert (record, destination, count) == (self.record, QUEUE, self.count)
         message = TextMessage(self.text)
         if self._expires:
             message._properties["JMSExpiration"] = self._expires
             message.jms_expiration = self._expires
+        if self._priority is not None:
+            message._properties["JMSPriority"] = message.jms_priority = self._priority
         return message
 
 
@@ -171,6 +180,14 @@ def test_a_delivery_that_cannot_be_recorded_goes_back() -> None:
     with pytest.raises(JMSException, match="refused"):
         taken(core, reader)
     assert reader.done == [("record", "lost"), ("give back", "lost"), ("give back to its consumer", "refused")]
+
+
+@pytest.mark.parametrize(("priority", "is_noted"), [(None, False), (4, False), (3, True), (9, True)])
+def test_another_priority_than_the_default_one_is_noted(priority: int | None, is_noted: bool) -> None:
+    """The dispatcher, which ranks nothing while all messages of quick consumers have one priority, learns of it."""
+    core, slot = core_of(), Slot(Reader(Delivery("a", priority=priority)))
+    assert core.take(slot, QUEUE) is not None
+    assert slot.has_priorities is is_noted
 
 
 def test_a_message_on_its_way_to_the_program_holds_up_stopping() -> None:

@@ -32,6 +32,7 @@ class ConsumerSlot:
 
     Attributes:
         streak: How many messages the consumer took one by one, without a pause for work.
+        has_priorities: Whether it took a message that is more, or less, urgent than others; its session notes that.
         starts: How often any consumer of this process was started; when it changes, `has_rivals` may have, too.
     """
 
@@ -43,6 +44,7 @@ class ConsumerSlot:
         self.wakeup = wakeup
         self.is_started = False
         self.is_open = True
+        self.has_priorities = False
         self.returned: deque[Delivery] = deque()  # what this consumer gets again, before anything else
         self.queue: SelectorQueue[Delivery, ConsumerSlot] | None = None  # while it is started
         self.batch: deque[Delivery] = deque()  # dispatched to this consumer; its session has not taken it yet

@@ -333,18 +333,16 @@ class Delivery:
         self.attempts.uncounted = history.uncounted
         self.attempts.first_failure = history.failed
 
-    def rank(self, destination: Destination) -> Message:
-        """Decode the message for its priority, and return it."""
+    def decode(self, destination: Destination) -> Message:
+        """Decode the message, note its priority, and return it."""
         message = self.decoded = self.partition.decode(self.record, destination, self.count)
         if "JMSPriority" in message._properties or self.partition.decode is not decode:  # as header fields wait there
             self.priority = message.jms_priority
         return message
 
     def message(self, destination: Destination) -> Message:
-        """Return the JMS message: decoded once per delivery, since an application may change the one it got."""
-        if self.decoded is None:
-            self.decoded = self.partition.decode(self.record, destination, self.count)
-        return self.decoded
+        """Return the JMS message, which is decoded once until a session takes it."""
+        return self.decode(destination) if self.decoded is None else self.decoded
 
 
 class MessageSource(Protocol):
@@ -438,10 +436,12 @@ class Slot(Protocol):
         wakeup: Set when there may be something to poll.
         is_started: Whether messages may come.
         returned: What the consumer gets again, before anything else.
+        has_priorities: Whether it took a message that is more, or less, urgent than others; its session notes that.
     """
 
     wakeup: threading.Event
     is_started: bool
+    has_priorities: bool
     returned: deque[Delivery]
 
     @property

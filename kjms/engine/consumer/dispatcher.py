@@ -14,6 +14,7 @@ from kjms.engine.consumer.delivery import DEFAULT_PRIORITY, AssignedPartition, D
 from kjms.engine.consumer.eviction import Eviction
 from kjms.engine.consumer.message_groups import MessageGroups
 from kjms.engine.consumer.peer_sharing import PeerSharing
+from kjms.engine.consumer.ranking import Ranking
 from kjms.engine.consumer.selector_queue import SelectorQueue, SelectorQueues
 from kjms.engine.tuning import DEFAULTS
 from kjms.mapping import decode
@@ -64,6 +65,7 @@ class Dispatcher:
         delayed: What was given back, and is not due again.
         batches: What is dispatched, and was not taken by a session yet.
         selector_queues: What the consumers of each selector want.
+        ranking: Whether the priority of each message is known.
         groups: The message groups that sessions are busy with.
         sharing: What goes to other processes.
     """
@@ -81,11 +83,11 @@ class Dispatcher:
         self.held = self.in_flight = self.dispatched = 0
         self.batches = Batches(self, batch)
         self.unmatched: list[Delivery] = []
-        self.is_ranked = False  # whether a message came that is more, or less, urgent than others
         self.wants_dispatch_limit = False  # whether a message was asked for that is near or beyond the limit
         self.delayed = DelayedMessages[Delivery]()
         self.selector_queues = SelectorQueues[Delivery, ConsumerSlot]()
         self.groups = MessageGroups[Delivery]()
+        self.ranking = Ranking(self, destination)
         self._destination = destination
         self._keeps_unmatched = keeps_unmatched
         self._limit = limit
@@ -114,6 +116,7 @@ class Dispatcher:
 
     def join(self, slot: ConsumerSlot) -> None:
         """Let the consumer of *slot* take part."""
+        self.ranking.rank()
         self.batches.recall()
         queue = self.selector_queues.get(slot.selector)
         if queue is None:
@@ -162,9 +165,9 @@ class Dispatcher:
 
     def arrive(self, delivery: Delivery) -> None:
         """Make *delivery*, the newest message, ready for a consumer that wants it."""
-        delivery.rank(self._destination)
+        delivery.decode(self._destination)
         if delivery.priority != DEFAULT_PRIORITY:
-            self.is_ranked = True
+            self.ranking.rank(is_needed=True)
             if delivery.priority > DEFAULT_PRIORITY:
                 self.batches.recall()
         if delivery.due:
@@ -192,9 +195,12 @@ class Dispatcher:
                 self.arrive(delivery)
             return
         selector, destination, read = queue.selector, self._destination, deliveries[0].partition.decode
+        if selector is None and read is decode and not self.sharing.peers and self.ranking.may_wait():
+            self._extend(queue, deliveries)
+            return
         ready: list[Delivery] = []
         for number, delivery in enumerate(deliveries):
-            message = delivery.decoded = read(delivery.record, destination, delivery.count)  # what `rank` does
+            message = delivery.decoded = read(delivery.record, destination, delivery.count)  # as `Delivery.decode` does
             if read is not decode or "JMSPriority" in message._properties:
                 delivery.priority = message.jms_priority
             if delivery.priority != DEFAULT_PRIORITY or delivery.due:
@@ -223,6 +229,8 @@ class Dispatcher:
         queue = slot.queue
         if queue is None:
             return None
+        if slot.has_priorities:
+            self.ranking.rank(is_needed=True)
         delivery = self._next(slot, queue)
         if delivery is None:
             self._wait(slot, queue)

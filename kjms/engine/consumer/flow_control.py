@@ -106,6 +106,11 @@ class FlowControl:
             with self._lock:
                 self._dispatcher.release(self._tuning.now_ms())
 
+    def rank(self) -> None:
+        """Rank messages that wait for slow consumers."""
+        with self._lock:
+            self._dispatcher.ranking.look()
+
     def wake_others(self) -> None:
         """Wake more consumers where those that were woken are held up: called now and then."""
         with self._lock:

@@ -148,6 +148,7 @@ class GroupConsumer:
                     self._read(consumer)
                     self._flow.wait_for_demand()
                 self._flow.release()
+                self._flow.rank()
                 self._flow.share()
                 self._fetch.reread(consumer)
                 now = time.monotonic()
@@ -203,6 +204,7 @@ class GroupConsumer:
             self._check_topics()
             self._flow.wake_others()
             self._flow.release()
+            self._flow.rank()
             self._flow.share()
             self._upkeep.commit()
             with self._client.turn:

@@ -91,7 +91,7 @@ class RecordIntake:
             else:
                 run.append(delivery)
         self._take_run(partition, run)
-        if self._dispatcher.is_ranked:
+        if self._dispatcher.ranking.is_needed:
             self._look_ahead(records)
         return has_transfers, denial
 

@@ -134,6 +134,16 @@ class SelectorQueue(Generic[D, C]):
             self.levels[number] = rank, kept
             self.size += len(kept)
 
+    def rank(self) -> bool:
+        """Put each message among those of its priority; return whether one was not."""
+        if all(delivery.priority == -rank for rank, level in self.levels for delivery in level):
+            return False
+        deliveries = sorted(self, key=_order)
+        self.levels, self.size = [], 0
+        for delivery in deliveries:
+            self.add(delivery)
+        return True
+
     def sort(self) -> None:
         """Bring what came back into its old place."""
         self.tidy()
