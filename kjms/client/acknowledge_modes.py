@@ -154,12 +154,8 @@ class Acknowledgement:
             error: What was raised, where that is known.
             is_delayed: Whether the policy's delay holds for any consumer, too.
         """
-        by_reader: dict[MessageSource, list[Delivery]] = {}
-        for delivery in deliveries:
-            assert delivery.slot is not None
-            if not self._redelivery.was_last(delivery, error):
-                by_reader.setdefault(delivery.slot.reader, []).append(delivery)
-        for reader, mine in by_reader.items():
+        again = [delivery for delivery in deliveries if not self._redelivery.was_last(delivery, error)]
+        for reader, mine in _by_reader(again):
             reader.give_back(mine, to=to, due=self._redelivery.due if is_delayed or to is not None else None)
 
     def disown(self, process: int) -> None:
@@ -172,6 +168,19 @@ class Acknowledgement:
             raise inherited("acknowledge", self._inherited_from)
         if self._is_closed:
             raise IllegalStateException("acknowledge: the session of this message is closed (JMS 2.0 §4.4.1)")
+
+
+def _by_reader(deliveries: Iterable[Delivery]) -> Iterable[tuple[MessageSource, list[Delivery]]]:
+    """Return *deliveries* by where their messages come from, each in their order."""
+    found: dict[MessageSource, list[Delivery]] = {}
+    latest: MessageSource | None = None
+    mine: list[Delivery] = []
+    for delivery in deliveries:
+        reader = delivery.slot.reader  # type: ignore[union-attr] # dispatched, so it has a slot
+        if reader is not latest:
+            latest, mine = reader, found.setdefault(reader, [])
+        mine.append(delivery)
+    return found.items()
 
 
 class Auto(Acknowledgement):
@@ -333,6 +342,7 @@ class Client(Acknowledgement):
         super().__init__(redelivery)
         self._limit = limit
         self._open: dict[Delivery, None] = {}  # in the order of dispatch
+        self._is_repeated = False  # whether the last message was not delivered for the first time
         self._unflushed: dict[MessageSource, list[Receipt]] = {}
 
     @property
@@ -347,7 +357,10 @@ class Client(Acknowledgement):
         return self._limit is None or len(self._open) < self._limit
 
     def received(self, delivery: Delivery, message: Message) -> None:
-        self._go_on_to(delivery)
+        if self._is_repeated:
+            self.continues()
+        self._is_repeated = delivery.count > 1
+        self._open[delivery] = None
         message._receipt = self
 
     def continues(self) -> None:
@@ -356,10 +369,6 @@ class Client(Acknowledgement):
             assert before.slot is not None
             with before.slot.reader.lock:
                 before.uncount()
-
-    def _go_on_to(self, delivery: Delivery) -> None:
-        self.continues()
-        self._open[delivery] = None
 
     listening = received
 
@@ -387,11 +396,7 @@ class Client(Acknowledgement):
         self._open.update((delivery, None) for delivery in deliveries if delivery.state is DISPATCHED)
 
     def _settle(self, deliveries: list[Delivery]) -> None:
-        by_reader: dict[MessageSource, list[Delivery]] = {}
-        for delivery in deliveries:
-            assert delivery.slot is not None
-            by_reader.setdefault(delivery.slot.reader, []).append(delivery)
-        for reader, mine in by_reader.items():
+        for reader, mine in _by_reader(deliveries):
             self._unflushed.setdefault(reader, []).extend(reader.settle(mine))
         lost = 0
         for reader in list(self._unflushed):
@@ -442,7 +447,7 @@ class Individual(Client):
     """INDIVIDUAL_ACKNOWLEDGE, of kjms: acknowledging a message acknowledges that message alone."""
 
     def received(self, delivery: Delivery, message: Message) -> None:
-        self._go_on_to(delivery)
+        super().received(delivery, message)
         message._receipt = _One(self, delivery)
 
     listening = received

@@ -195,9 +195,10 @@ class ListenerThread:
     ) -> bool:
         """Call *listener* with the message of *delivery*; return whether another one may follow at once."""
         core = self._core
+        acknowledgement = core.acknowledgement
         if self._is_behind:
             try:
-                core.acknowledgement.before_next(slot)  # what failed after the last message
+                acknowledgement.before_next(slot)  # what failed after the last message
             except JMSException as failure:
                 slot.reader.give_back([delivery], to=slot, is_counted=False)
                 self._report(failure)
@@ -207,8 +208,17 @@ class ListenerThread:
         try:
             message = core.acceptable(delivery, destination)
             if message is not None:
-                self._call(listener, delivery, message)
-            return core.acknowledgement.before_next(slot)
+                acknowledgement.listening(delivery, message)
+                count = delivery.count  # a listener that rolls back, and raises then, has given the message back
+                try:
+                    listener(message)
+                except BaseException as error:  # SystemExit, too, would end the delivery of all consumers' messages
+                    self._listener_failed(error, delivery, count, message)
+                else:
+                    if self._is_ended:
+                        self._check_own("deliver")  # a listener that forked returns in the child, too
+                    acknowledgement.listened(delivery)
+            return acknowledgement.before_next(slot)
         except Exception as error:
             self._is_behind = True
             _log.exception("session %d: delivery from %s failed", self._number, destination)
@@ -218,19 +228,10 @@ class ListenerThread:
             self._ending.wait(FAILURE_SECONDS)
             return False
 
-    def _call(self, listener: MessageListener, delivery: Delivery, message: Message) -> None:
-        acknowledgement = self._core.acknowledgement
-        acknowledgement.listening(delivery, message)
-        count = delivery.count  # a listener that rolls back, and raises then, has given the message back already
-        try:
-            listener(message)
-        except BaseException as error:  # SystemExit, too, would end the delivery of all consumers' messages
-            self._check_own("deliver")  # a listener that forked returns in the child, too
-            _log.exception("a message listener raised: delivery %d of message %s", count, message.jms_message_id)
-            acknowledgement.listener_failed(delivery, error)
-        else:
-            self._check_own("deliver")
-            acknowledgement.listened(delivery)
+    def _listener_failed(self, error: BaseException, delivery: Delivery, count: int, message: Message) -> None:
+        self._check_own("deliver")
+        _log.exception("a message listener raised: delivery %d of message %s", count, message.jms_message_id)
+        self._core.acknowledgement.listener_failed(delivery, error)
 
 
 class _Rivals:

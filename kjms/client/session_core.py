@@ -89,7 +89,7 @@ class SessionCore:
                 delivery.decoded = None
                 properties = message._properties
                 if delivery.count > 1 or "JMSExpiration" in properties or "JMSPriority" in properties:
-                    message = self._checked(delivery, message, destination)
+                    message = self.checked(delivery, message, destination)
                 if message is not None:
                     if deliver is not None:
                         deliver(delivery, message)
@@ -122,11 +122,16 @@ class SessionCore:
             destination: What the consumer is on.
             records: Whether a repeated delivery is recorded durably before it is made.
         """
-        message = delivery.message(destination)
+        message = delivery.decoded
+        if message is None:
+            message = delivery.partition.decode(delivery.record, destination, delivery.count)
         delivery.decoded = None
-        return self._checked(delivery, message, destination, records=records)
+        properties = message._properties
+        if delivery.count > 1 or "JMSExpiration" in properties or "JMSPriority" in properties:
+            return self.checked(delivery, message, destination, records=records)
+        return message
 
-    def _checked(
+    def checked(
         self, delivery: Delivery, message: Message, destination: Destination, *, records: bool = True
     ) -> Message | None:
         """Return *message*, unless it has expired or was delivered too often; note that its priority matters."""

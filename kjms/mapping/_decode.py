@@ -53,8 +53,7 @@ def decode(record: SourceRecord, destination: Destination, delivery_count: int =
     layout = _layouts.get(data)
     if layout is None:
         layout = _layout(data) or ForeignLayout(record, data, properties)
-    kind = layout.message_class
-    message = kind.__new__(kind)
+    message = _new(layout.message_class)
     message._reader = layout
     message._types = layout.types
     message._properties = properties
@@ -251,6 +250,7 @@ def _layout(data: bytes | None) -> Layout | None:
     return layout
 
 
+_new: Final = object.__new__  # a message that was received is not initialised: each slot is set here
 _layouts: dict[bytes | None, Layout] = {}
 _LAYOUTS_KEPT: Final = 1024  # a program has as many as kinds of messages; one that makes up names must not fill memory
 _LAYOUT_SIZE_KEPT: Final = 4096

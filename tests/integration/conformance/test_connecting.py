@@ -21,7 +21,6 @@ from confluent_kafka.admin import (
 from kjms import (
     Connection,
     ConnectionFactory,
-    Destination,
     JMSSecurityException,
     Message,
     Queue,
@@ -81,14 +80,14 @@ def test_stop_waits_for_a_message_that_is_on_its_way(
         connection.start()
         session = connection.create_session()
         send(session, queue, "a", time_to_live=600_000)  # what may expire is looked at before it is returned
-        acceptable = SessionCore.acceptable
+        checked = SessionCore.checked
 
-        def slow(self: SessionCore, delivery: Any, destination: Destination) -> Message | None:
+        def slow(self: SessionCore, *arguments: Any) -> Message | None:
             taken.set()
             may_go.wait(20)
-            return acceptable(self, delivery, destination)
+            return checked(self, *arguments)
 
-        monkeypatch.setattr(SessionCore, "acceptable", slow)
+        monkeypatch.setattr(SessionCore, "checked", slow)
         consumer = session.create_consumer(queue)
         with ThreadPoolExecutor(2) as pool:
             receiving = pool.submit(consumer.receive, WAIT_MS)

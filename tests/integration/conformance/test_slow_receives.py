@@ -11,7 +11,6 @@ import pytest
 from kjms import (
     Connection,
     ConnectionFactory,
-    Destination,
     Message,
     Queue,
 )
@@ -26,14 +25,14 @@ def test_a_close_waits_for_a_receive_in_progress(
 ) -> None:
     """A receive that has got a message returns with it before the close does; one that waits returns None."""
     taken, may_go = threading.Event(), threading.Event()
-    acceptable = SessionCore.acceptable
+    checked = SessionCore.checked
 
-    def slow(self: SessionCore, delivery: Any, destination: Destination) -> Message | None:
+    def slow(self: SessionCore, *arguments: Any) -> Message | None:
         taken.set()
         may_go.wait(WAIT_SECONDS)
-        return acceptable(self, delivery, destination)
+        return checked(self, *arguments)
 
-    monkeypatch.setattr(SessionCore, "acceptable", slow)
+    monkeypatch.setattr(SessionCore, "checked", slow)
     closed = kjms_factory.create_connection()
     closed.start()
     session, other = closed.create_session(), closed.create_session()
