@@ -320,7 +320,8 @@ class LoopSession(Session):
         except IllegalStateException:  # the session is being closed, started or stopped
             return None
         try:
-            return core.take_at_hand(consumer._slot, consumer._destination, core.delivery(read, is_loop=is_loop))
+            deliver = core.delivery(read, is_loop=is_loop) if is_loop or read else core.acknowledgement.received
+            return core.take_at_hand(consumer._slot, consumer._destination, deliver)
         finally:
             core.guard.release()
 
@@ -337,7 +338,8 @@ class LoopSession(Session):
         Raises:
             IllegalStateException: Another task waits for a message of this session.
         """
-        consumer._check_open("receive")
+        if consumer._is_closed:
+            consumer._check_open("receive")
         if consumer._listener is not None:
             raise JMSException("receive: this consumer has a message listener (JMS 2.0 §4.5.2)")
         if self._is_receiving:

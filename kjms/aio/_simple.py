@@ -143,12 +143,12 @@ class JMSConsumer:
 
         Spec: JMS 2.0 §4.5.1.
         """
-        seconds = seconds_of(timeout)
-        return await self._session.receive(await self._open(), seconds)
+        seconds = None if timeout is None else seconds_of(timeout)
+        return await self._session.receive(self._consumer or await self._open(), seconds)
 
     async def receive_no_wait(self) -> Message | None:
         """Return the next message if one is at hand, else None (JMS 2.0 §4.5.1)."""
-        return await self._session.receive(await self._open(), 0.0)
+        return await self._session.receive(self._consumer or await self._open(), 0.0)
 
     async def receive_body(self, type_: type[T], timeout: int | timedelta | None = None) -> T | None:
         """Return the body of the next message, waiting for it; see `kjms.JMSConsumer.receive_body`.
@@ -194,7 +194,7 @@ class JMSConsumer:
     async def __anext__(self) -> Message:
         if self._is_closed or (self._consumer is not None and self._consumer._is_closed):
             raise StopAsyncIteration
-        message = await self._session.receive(await self._open(), None, is_loop=True)
+        message = await self._session.receive(self._consumer or await self._open(), None, is_loop=True)
         if message is None:
             raise StopAsyncIteration
         return message

@@ -48,9 +48,13 @@ class Acknowledgement:
 
     Args:
         redelivery: Decides what becomes of messages whose delivery failed.
+
+    Attributes:
+        asks: Whether `before_next` may have something to do, and is to be called before each message.
     """
 
     def __init__(self, redelivery: Redelivery) -> None:
+        self.asks = True
         self._redelivery = redelivery
         self._is_closed = False
         self._inherited_from = 0  # in a forked child: the process whose messages these are
@@ -198,6 +202,7 @@ class Auto(Acknowledgement):
     def __init__(self, redelivery: Redelivery, *, is_pipelined: bool = False) -> None:
         super().__init__(redelivery)
         self._is_pipelined = is_pipelined
+        self.asks = not is_pipelined
         self._looped: dict[Slot, Delivery] = {}  # what loops have; any thread may close the consumer
         self._heard: Delivery | None = None  # what a listener has, unless it recovered its session
         self._unflushed: dict[MessageSource, list[Receipt]] = {}
@@ -242,6 +247,7 @@ class Auto(Acknowledgement):
         assert delivery.slot is not None
         message._receipt = self
         self._looped[delivery.slot] = delivery
+        self.asks = True
 
     def disown(self, process: int) -> None:
         super().disown(process)
@@ -341,6 +347,7 @@ class Client(Acknowledgement):
     def __init__(self, redelivery: Redelivery, limit: int | None = None) -> None:
         super().__init__(redelivery)
         self._limit = limit
+        self.asks = limit is not None
         self._open: dict[Delivery, None] = {}  # in the order of dispatch
         self._is_repeated = False  # whether the last message was not delivered for the first time
         self._unflushed: dict[MessageSource, list[Receipt]] = {}

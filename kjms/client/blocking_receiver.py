@@ -89,7 +89,7 @@ class BlockingReceiver:
         guard = core.guard
         guard.acquire("receive")
         try:
-            if not acknowledgement.before_next(slot):
+            if acknowledgement.asks and not acknowledgement.before_next(slot):
                 raise core.overrun("receive")
             deliver = core.delivery(read, is_loop=is_loop) if is_loop or read else acknowledgement.received
             is_next = slot.streak < STREAK or seconds == 0

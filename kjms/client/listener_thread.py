@@ -218,7 +218,7 @@ class ListenerThread:
                     if self._is_ended:
                         self._check_own("deliver")  # a listener that forked returns in the child, too
                     acknowledgement.listened(delivery)
-            return acknowledgement.before_next(slot)
+            return not acknowledgement.asks or acknowledgement.before_next(slot)
         except Exception as error:
             self._is_behind = True
             _log.exception("session %d: delivery from %s failed", self._number, destination)

@@ -102,12 +102,13 @@ class SessionCore:
 
         It is one of a batch, in its first delivery, that does not expire, in a session that has nothing to commit.
         """
-        if self.acknowledgement.must_commit:
+        acknowledgement = self.acknowledgement
+        if acknowledgement.asks and acknowledgement.must_commit:
             return None
         next_one = slot.peek()
         if next_one is None or next_one.count > 1 or "JMSExpiration" in next_one.message(destination)._properties:
             return None
-        if not self.acknowledgement.before_next(slot):
+        if acknowledgement.asks and not acknowledgement.before_next(slot):
             return None
         found = self.take(slot, destination, deliver)
         return None if found is None else found[1]

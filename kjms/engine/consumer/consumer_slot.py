@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import deque
@@ -103,8 +102,10 @@ class ConsumerSlot:
     def peek(self) -> Delivery | None:
         """Return the next message of the batch, if there is one that `poll` gives without a lock."""
         if self.batch and time.monotonic() < self.batch_until:
-            with contextlib.suppress(IndexError):  # taken back meanwhile
+            try:
                 return self.batch[0]
+            except IndexError:  # taken back meanwhile; contextlib.suppress takes ten times as long
+                return None
         return None
 
     def took(self, delivery: Delivery | None, now: float) -> float:
