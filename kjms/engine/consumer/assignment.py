@@ -76,6 +76,7 @@ class Assignment:
         self._dispatcher = dispatcher
         self._partitions: dict[tuple[str, int], AssignedPartition] = {}
         self._window = NARROW  # how far dispatch limits are ahead of what was dispatched
+        self._pace = 0  # the most that was dispatched between two commits; it fades
         self.has_transfers = False
 
     def __iter__(self) -> Iterator[AssignedPartition]:
@@ -172,16 +173,18 @@ class Assignment:
         """Return how far dispatch limits are to be ahead: farther where more is dispatched between two commits.
 
         What counts is what all partitions have together: their messages may come one partition after the other, and
-        each of them would have to wait for several commits of its own.
+        each of them would have to wait for several commits of its own. It fades, since a batch is dispatched at once:
+        the commits until the next one find nothing.
         """
         since, before = 0, self._window
         for partition in self._partitions.values():
             dispatched = partition.settlement.dispatched
             since += dispatched - partition.planned
             partition.planned = dispatched
-        if since > before >> 1:
+        self._pace = max(since, self._pace * 3 // 4)
+        if self._pace > before >> 1:
             self._window = min(before << 2, WIDE)
-        elif since < before >> 3:
+        elif self._pace < before >> 3:
             self._window = max(before >> 1, NARROW)
         if self._window != before:
             for partition in self._partitions.values():

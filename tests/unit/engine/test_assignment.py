@@ -41,7 +41,7 @@ def test_a_commit_with_a_smaller_dispatch_limit_stops_dispatching_there() -> Non
     for offset in range(1_000):
         settlement.read(offset, Delivery(Record(offset), partition, offset, offset))
     limits = []
-    for past in (1, 200, 201, 202):  # much between the first two commits, and little after them
+    for past in (1, *range(200, 215)):  # much between the first two commits, and little after them
         settlement.dispatch(past - 1)
         partition.requested_limit = -1
         settlement.settle(past - 1)
@@ -52,7 +52,31 @@ def test_a_commit_with_a_smaller_dispatch_limit_stops_dispatching_there() -> Non
         assignment.committed(commits)
         assert settlement.dispatch_limit == limits[-1]
         assert partition.extend_at < limits[-1]
-    assert limits[2] < limits[1]
+    assert limits[-1] < limits[1]
+
+
+def test_a_session_that_commits_within_a_batch_keeps_its_window() -> None:
+    """A batch is dispatched at once: commits that find nothing dispatched until the next one do not narrow the window.
+
+    Narrower limits would have the next batch end early, and the consumer thread commit for each of them.
+    """
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=1)
+    assignment = Assignment("q", "q", "q.kjms.overflow", "group", "engine", dispatcher)
+    partition = AssignedPartition("q", 0, State(0, 0, (), 0))
+    assignment.add(partition)
+    settlement = partition.settlement
+    for offset in range(10_000):
+        settlement.read(offset, Delivery(Record(offset), partition, offset, offset))
+    windows = []
+    for commit in range(90):
+        if commit % 3 == 0:
+            settlement.dispatch(settlement.dispatched + 99)
+        settlement.settle(settlement.committed_offset)
+        commits, _ = assignment.plan()
+        assignment.committed(commits)
+        windows.append(settlement.dispatch_limit - settlement.dispatched)
+    assert len(set(windows[30:])) == 1
+    assert windows[-1] >= 200, "half of the window is a batch's"
 
 
 def test_partitions_whose_messages_come_one_partition_after_the_other_share_their_window() -> None:
