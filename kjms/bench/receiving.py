@@ -124,8 +124,8 @@ class _Received:
 
 def _read_for_another(stage: Stage) -> float:
     """Return the messages per second of a loop over a queue that another thread fills: the structure of kjms alone."""
-    consumer, batches, room = filled_consumer(stage), SimpleQueue[list[_Received]](), Semaphore(4)
-    batch: deque[_Received] = deque()
+    consumer, batches, room = filled_consumer(stage), SimpleQueue[list[KafkaMessage]](), Semaphore(4)
+    batch: deque[KafkaMessage] = deque()
 
     def fetch() -> None:
         unread = stage.count
@@ -133,13 +133,13 @@ def _read_for_another(stage: Stage) -> float:
             room.acquire()
             records = consumer.consume(min(BATCH, unread), 1.0)
             unread -= len(records)
-            batches.put([_Received(record) for record in records])
+            batches.put(records)
 
     def next_message() -> _Received:
         while not batch:
             batch.extend(batches.get())
             room.release()
-        return batch.popleft()
+        return _Received(batch.popleft())
 
     fetching = Thread(target=fetch, daemon=True)
     with Clock() as clock:
