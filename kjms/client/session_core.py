@@ -138,6 +138,7 @@ class SessionCore:
         """Return *message*, unless it has expired or was delivered too often; note that its priority matters."""
         properties = message._properties  # where header fields wait until they are read
         if "JMSPriority" in properties and message.jms_priority != Message.DEFAULT_PRIORITY:
+            delivery.priority = message.jms_priority  # it may not have been known: `kjms.engine.consumer.ranking`
             delivery.slot.has_priorities = True  # type: ignore[union-attr] # dispatched, so it has a slot
         if "JMSExpiration" in properties:
             expires = message.jms_expiration

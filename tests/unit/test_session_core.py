@@ -63,6 +63,7 @@ class Delivery:
         self.count = count
         self.slot: Slot | None = None
         self.decoded: TextMessage | None = None
+        self.priority = 4
         self.partition = self
         self.record = object()
         self._expires = expires
@@ -185,9 +186,11 @@ def test_a_delivery_that_cannot_be_recorded_goes_back() -> None:
 @pytest.mark.parametrize(("priority", "is_noted"), [(None, False), (4, False), (3, True), (9, True)])
 def test_another_priority_than_the_default_one_is_noted(priority: int | None, is_noted: bool) -> None:
     """The dispatcher, which ranks nothing while all messages of quick consumers have one priority, learns of it."""
-    core, slot = core_of(), Slot(Reader(Delivery("a", priority=priority)))
+    delivery = Delivery("a", priority=priority)
+    core, slot = core_of(), Slot(Reader(delivery))
     assert core.take(slot, QUEUE) is not None
     assert slot.has_priorities is is_noted
+    assert delivery.priority == (priority or 4), "of its place if it comes again"
 
 
 def test_a_message_on_its_way_to_the_program_holds_up_stopping() -> None:

@@ -145,6 +145,7 @@ class Dispatcher:
         queue = slot.queue
         if queue is None:
             return
+        self.ranking.rank()  # the next consumer may find it among what was unmatched
         self.batches.recall()
         slot.queue = None
         queue.slots.remove(slot)

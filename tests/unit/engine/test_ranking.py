@@ -114,3 +114,11 @@ def test_consumers_that_are_not_quick_get_ranked_messages(quick: Quick) -> None:
     quick.now += MOMENT
     assert quick.arrive(RUN + 1, 1)[0].decoded is not None
     assert all(delivery.decoded is not None for delivery in quick.dispatcher.selector_queues[None])
+
+
+@pytest.mark.requirement("JMS-3.4.10-2")
+def test_what_a_consumer_leaves_unranked_is_ranked_for_the_next_one(quick: Quick) -> None:
+    """Also where no consumer is left meanwhile, so that all of it is unmatched."""
+    quick.arrive(RUN, 4, {RUN + 2: 9})
+    quick.dispatcher.leave(quick.consumer)
+    assert quick.take_all(quick.slot()) == [RUN + 2, RUN, RUN + 1, RUN + 3]
