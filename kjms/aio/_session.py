@@ -320,8 +320,7 @@ class LoopSession(Session):
         except IllegalStateException:  # the session is being closed, started or stopped
             return None
         try:
-            deliver = core.delivery(read, is_loop=is_loop) if is_loop or read else core.acknowledgement.received
-            return core.take_at_hand(consumer._slot, consumer._destination, deliver)
+            return core.take_at_hand(consumer._slot, consumer._destination, core.delivery(read, is_loop=is_loop))
         finally:
             core.guard.release()
 

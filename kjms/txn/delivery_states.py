@@ -20,7 +20,6 @@ __all__ = [
     "RELOCATE",
     "RETURN",
     "SETTLE",
-    "SETTLED",
     "TRANSITIONS",
     "UNMATCH",
     "UNMATCHED",
@@ -138,7 +137,6 @@ COMPLETED: Final = DeliveryState.COMPLETED
 DELAYED: Final = DeliveryState.DELAYED
 DISPATCHED: Final = DeliveryState.DISPATCHED
 READY: Final = DeliveryState.READY
-SETTLED: Final = DeliveryState.SETTLED
 UNMATCHED: Final = DeliveryState.UNMATCHED
 
 BLOCK: Final = transitions(DeliveryEvent.BLOCK)

@@ -173,8 +173,8 @@ class Assignment:
         """Return how far dispatch limits are to be ahead: farther where more is dispatched between two commits.
 
         What counts is what all partitions have together: their messages may come one partition after the other, and
-        each of them would have to wait for several commits of its own. It fades, since a batch is dispatched at once:
-        the commits until the next one find nothing.
+        each of them would have to wait for several commits of its own. And it is the most of some commits, not what the
+        last one found: a batch is dispatched at once, and the commits until the next batch find nothing.
         """
         since, before = 0, self._window
         for partition in self._partitions.values():

@@ -108,8 +108,9 @@ class FlowControl:
 
     def rank(self) -> None:
         """Rank messages that wait for slow consumers."""
-        with self._lock:
-            self._dispatcher.ranking.look()
+        if self._dispatcher.ranking.has_unranked:
+            with self._lock:
+                self._dispatcher.ranking.look()
 
     def wake_others(self) -> None:
         """Wake more consumers where those that were woken are held up: called now and then."""

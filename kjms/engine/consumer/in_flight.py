@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kjms.txn.delivery_states import DISPATCHED, RETURN, SETTLE, SETTLED
+from kjms.txn.delivery_states import DISPATCHED, RETURN, SETTLE
 from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ class InFlight:
             partition.settlement.settle(first, past)
             counts[partition] = counts.get(partition, 0) + past - first
         for delivery in deliveries:  # not before: what Ctrl-C leaves unsettled is still dispatched
-            state = delivery.state
-            delivery.state = SETTLED if state is DISPATCHED else SETTLE[state]
+            delivery.state = SETTLE[delivery.state]
             if delivery.busy is not None:
                 dispatcher.let_go(delivery)
         dispatcher.in_flight -= len(deliveries)

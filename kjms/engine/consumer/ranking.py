@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from kjms.destinations import Destination
     from kjms.engine.consumer.batches import Batches
@@ -51,23 +50,24 @@ class Ranking:
 
     Attributes:
         is_needed: Whether a message came that is more, or less, urgent than others.
+        has_unranked: Whether some of what is ready may be unranked.
     """
 
-    __slots__ = ("_destination", "_dispatcher", "_has_unranked", "_is_quick", "_looked_at", "_taken", "is_needed")
+    __slots__ = ("_destination", "_dispatcher", "_is_quick", "_looked_at", "_taken", "has_unranked", "is_needed")
 
     def __init__(self, dispatcher: Ranked, destination: Destination) -> None:
         self.is_needed = False
         self._dispatcher = dispatcher
         self._destination = destination
-        self._has_unranked = False  # whether some of what is ready may be unranked
+        self.has_unranked = False
         self._is_quick = False
         self._looked_at = 0.0
         self._taken = 0
 
     def may_wait(self) -> bool:
         """Return whether what arrives now may be unranked, and note that it is; else rank what is ready."""
-        self._has_unranked = self.look()
-        return self._has_unranked
+        self.has_unranked = self.look()
+        return self.has_unranked
 
     def look(self) -> bool:
         """Look how quick consumers are; return whether messages may be unranked, else rank what is ready."""
@@ -85,9 +85,9 @@ class Ranking:
     def rank(self, *, is_needed: bool = False) -> None:
         """Rank what is ready and unranked, and with *is_needed* all that arrives from now on."""
         self.is_needed = is_needed or self.is_needed
-        if not self._has_unranked:
+        if not self.has_unranked:
             return
-        self._has_unranked = False
+        self.has_unranked = False
         self._dispatcher.batches.recall()
         for queue in self._dispatcher.selector_queues.values():
             for delivery in queue:

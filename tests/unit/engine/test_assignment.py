@@ -28,18 +28,30 @@ def test_a_transfer_partition_is_no_part_of_the_partition_with_its_number() -> N
     assert list(assignment) == [partitions["q.kjms.handover"]]
 
 
+def assigned(partitions: int) -> tuple[Assignment, list[AssignedPartition]]:
+    """Return an assignment with so many partitions, of which nothing was read."""
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=1)
+    assignment = Assignment("q", "q", "q.kjms.overflow", "group", "engine", dispatcher)
+    held = [AssignedPartition("q", number, State(0, 0, (), 0)) for number in range(partitions)]
+    for partition in held:
+        assignment.add(partition)
+    return assignment, held
+
+
+def read(partition: AssignedPartition, messages: int) -> None:
+    """Note that so many messages of *partition* were read."""
+    for offset in range(messages):
+        partition.settlement.read(offset, Delivery(Record(offset), partition, offset, offset))
+
+
 def test_a_commit_with_a_smaller_dispatch_limit_stops_dispatching_there() -> None:
     """No message is dispatched that Kafka's dispatch limit does not cover, also where a commit takes it back.
 
     The window is wider where much is dispatched between two commits, and narrower where little is.
     """
-    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=1)
-    assignment = Assignment("q", "q", "q.kjms.overflow", "group", "engine", dispatcher)
-    partition = AssignedPartition("q", 0, State(0, 0, (), 0))
-    assignment.add(partition)
+    assignment, (partition,) = assigned(1)
     settlement = partition.settlement
-    for offset in range(1_000):
-        settlement.read(offset, Delivery(Record(offset), partition, offset, offset))
+    read(partition, 1_000)
     limits = []
     for past in (1, *range(200, 215)):  # much between the first two commits, and little after them
         settlement.dispatch(past - 1)
@@ -60,13 +72,9 @@ def test_a_session_that_commits_within_a_batch_keeps_its_window() -> None:
 
     Narrower limits would have the next batch end early, and the consumer thread commit for each of them.
     """
-    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=1)
-    assignment = Assignment("q", "q", "q.kjms.overflow", "group", "engine", dispatcher)
-    partition = AssignedPartition("q", 0, State(0, 0, (), 0))
-    assignment.add(partition)
+    assignment, (partition,) = assigned(1)
     settlement = partition.settlement
-    for offset in range(10_000):
-        settlement.read(offset, Delivery(Record(offset), partition, offset, offset))
+    read(partition, 10_000)
     windows = []
     for commit in range(90):
         if commit % 3 == 0:
@@ -81,14 +89,9 @@ def test_a_session_that_commits_within_a_batch_keeps_its_window() -> None:
 
 def test_partitions_whose_messages_come_one_partition_after_the_other_share_their_window() -> None:
     """A consumer that is fast waits for no commits of each partition: the next one's limit is as far ahead at once."""
-    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=1)
-    assignment = Assignment("q", "q", "q.kjms.overflow", "group", "engine", dispatcher)
-    first, second, unread = (AssignedPartition("q", number, State(0, 0, (), 0)) for number in range(3))
-    for partition in (first, second, unread):
-        assignment.add(partition)
+    assignment, (first, second, _) = assigned(3)
     for partition in (first, second):
-        for offset in range(5_000):
-            partition.settlement.read(offset, Delivery(Record(offset), partition, offset, offset))
+        read(partition, 5_000)
 
     def limits() -> dict[int, int]:
         """Commit what is to be committed, and return the limits of its partitions."""
