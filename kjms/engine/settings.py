@@ -167,7 +167,7 @@ def admin_settings(common: Mapping[str, Any]) -> dict[str, Any]:
     mixed = {*_CONSUMER_ONLY, *_PRODUCER_ONLY}
     user = {name: value for name, value in common.items() if name not in mixed}
     # librdkafka asks for offsets with the leader and the epoch that it knows, and learns from no refusal of the epoch.
-    return {"metadata.max.age.ms": METADATA_MS, **KEEP_BROKERS, **user}
+    return {"metadata.max.age.ms": METADATA_MS, **user}
 
 
 def consumer_settings(

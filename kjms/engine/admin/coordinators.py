@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 
 from kjms.engine.admin.answers import AnsweringClient, closed, open_answering
 from kjms.engine.kafka import AdminPort, ConsumerGroupTopicPartitions, KafkaError
+from kjms.engine.settings import KEEP_BROKERS
 
 __all__ = ["Coordinators"]
 
@@ -30,7 +31,7 @@ class Coordinators:
     """
 
     def __init__(self, config: Mapping[str, Any], timeout: float) -> None:
-        self._config = config
+        self._config = {**KEEP_BROKERS, **config}
         self._timeout = min(timeout, LONGEST_SECONDS - LATER_SECONDS)
         self._lock = threading.Lock()
         self._asked: set[AnsweringClient] = set()

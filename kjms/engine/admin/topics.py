@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import threading
 import time
 from collections import deque
@@ -61,8 +60,6 @@ NOT_READY: Final = frozenset(
     }
 )
 AGAIN_SECONDS: Final = 0.05  # between attempts
-RENEW_SECONDS: Final = 5.0  # between attempts to find out whether another client reaches a broker
-RECONNECT_SECONDS: Final = 3.0  # for the first client after that; librdkafka waits up to 2 s before it connects again
 ANSWER_SECONDS: Final = 2.0  # of what is not worth waiting for the send timeout
 MOST_MADE_AGAIN: Final = 1_000
 
@@ -101,7 +98,6 @@ class Topics:
         self.expected = ExpectedTopics(lambda: self.admin, self._timeout)
         self.coordinators = Coordinators(self._config, self._timeout)
         self._lock = threading.Lock()
-        self._renewal_at = math.inf  # when another client may be tried; not before a broker has answered this one
 
     @property
     def _servers(self) -> str:
@@ -146,8 +142,6 @@ class Topics:
                 if why is not None and (is_refusal(why) or is_shortage(why)):
                     raise jms_error(why, f"connect to {self._servers}") from error
                 if left <= self._tuning.topic_attempt_seconds:
-                    if self._renew():
-                        return
                     raise JMSException(
                         f"no Kafka broker answers at {self._servers}, tried for {round(timeout * 1000)} ms"
                         f"{f' ({why.str()})' if why is not None else ''}",
@@ -155,40 +149,14 @@ class Topics:
                         error,
                     ) from error
             else:
-                self._renewal_at = time.monotonic() + RENEW_SECONDS
                 return
-
-    def _renew(self) -> bool:
-        """Return whether a broker answers another client, which takes over if this one has forgotten the brokers."""
-        if time.monotonic() < self._renewal_at:
-            return False
-        self._renewal_at = time.monotonic() + RENEW_SECONDS
-        fresh = open_answering(self._config)
-        try:
-            fresh.list_topics(topic="", timeout=self._tuning.topic_attempt_seconds)
-        except KafkaException:
-            return False
-        try:
-            self.admin.list_topics(topic="", timeout=RECONNECT_SECONDS)
-        except KafkaException:
-            _log.debug("the admin client for %s finds no broker, and is replaced", self._servers)
-        else:
-            return True
-        with self._lock:
-            former = self._admin
-            if former is None:  # it was closed meanwhile
-                return True
-            self._admin = fresh
-        former.give_up()
-        return True
 
     def close(self) -> None:
         """Let the client go: its sockets are closed now, and not when the garbage is collected.
 
         Threads that wait for an answer have an error with the code ``_DESTROY``.
         """
-        with self._lock:
-            admin, self._admin = self._admin, None
+        admin, self._admin = self._admin, None
         if admin is not None:
             admin.give_up()
         self.coordinators.close()
