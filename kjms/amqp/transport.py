@@ -85,7 +85,7 @@ class EngineProtocol(asyncio.Protocol):
             self._dispatch()
 
     def flush(self) -> None:
-        """Send what the engine has to send, and set the timer for its next tick."""
+        """Send what the engine has to send, and have the timer ring for its next tick."""
         transport, tcp = self._transport, self._tcp
         if transport is None or tcp is None:
             return
@@ -103,10 +103,10 @@ class EngineProtocol(asyncio.Protocol):
             transport.pop(pending)
             self._dispatch()
             self._fill()
-        self._stop_timer()
         if deadline and not self.is_ended:
-            delay = max(deadline - time.monotonic(), LOWEST_TICK)
-            self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+            self._set_timer(deadline)
+        else:
+            self._stop_timer()
 
     def release(self) -> None:
         """Free the engine with all that it has, in this thread, which is the loop's; once is enough.
@@ -123,6 +123,15 @@ class EngineProtocol(asyncio.Protocol):
         self._collector.release()
         self._engine.free()
         del transport, self._collector, self._engine
+
+    def _set_timer(self, deadline: float) -> None:
+        """Tick at *deadline*, or before; traffic puts the deadline off, and the timer stays: the next tick sets it."""
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(max(deadline, loop.time() + LOWEST_TICK), self._tick)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
