@@ -103,18 +103,18 @@ def decode(data: bytes | AmqpMessage, destination: Destination | None = None, *,
 
 def _set_properties(message: Message, source: AmqpMessage) -> None:
     its = source.properties
-    rest = AmqpMessage()
+    unlike: dict[Any, Any] = {}  # what no property of JMS can be, or not without a loss
     for name, value in source.application_properties.items():
         found = jms_value(value)
         if found is None or not _is_name(name):
-            rest.application_properties[name] = value
+            unlike[name] = value
             continue
         kind, kept, is_exact = found
         if kind != "string" and ("," in name or ";" in name):  # the record's layout cannot say its type
             kind, is_exact = "string", False
             kept = str(kept)
         if not is_exact:
-            rest.application_properties[name] = value
+            unlike[name] = value
         _set(message, str(name), kind, kept)
     if its.user_id is not None:
         _set(message, JMSX.USER_ID, "string", its.user_id.decode(errors="replace"))
@@ -131,11 +131,10 @@ def _set_properties(message: Message, source: AmqpMessage) -> None:
         _set(message, CONTENT_TYPE, "string", str(its.content_type))
     if its.content_encoding is not None:
         _set(message, CONTENT_ENCODING, "string", str(its.content_encoding))
-    rest.message_annotations = {key: value for key, value in source.message_annotations.items() if key not in OURS}
-    for name in PROVIDERS:
-        rest.application_properties.pop(name, None)
-    rest.footer = source.footer
-    if rest.message_annotations or rest.application_properties or rest.footer:
+    annotations = {key: value for key, value in source.message_annotations.items() if key not in OURS}
+    unlike = {name: value for name, value in unlike.items() if name not in PROVIDERS}
+    if annotations or unlike or source.footer:
+        rest = AmqpMessage(message_annotations=annotations, application_properties=unlike, footer=source.footer)
         _set(message, REST, "string", base64.b64encode(rest.encode()).decode())
 
 

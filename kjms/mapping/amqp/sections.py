@@ -120,8 +120,9 @@ class AmqpMessage:
         Raises:
             AmqpDecodeError: They hold none.
         """
-        message = cls()
-        body = message.body
+        header = properties = None
+        message_annotations = application_properties = footer = None
+        body = Body()
         position, end, last = 0, len(data), 0
         body_start = body_end = 0
         budget = Budget(end)
@@ -143,17 +144,24 @@ class AmqpMessage:
                 body.values.append(value)
                 body_end = position  # sections of the body stand together, or they are out of order
             elif code == HEADER:
-                message.header = Header(*_fields(value, _HEADER_TYPES, start))
+                header = Header(*_fields(value, _HEADER_TYPES, start))
             elif code == PROPERTIES:
-                message.properties = Properties(*_fields(value, _PROPERTY_TYPES, start))
+                properties = Properties(*_fields(value, _PROPERTY_TYPES, start))
             elif code == MESSAGE_ANNOTATIONS:
-                message.message_annotations = value or {}
+                message_annotations = value
             elif code == APPLICATION_PROPERTIES:
-                message.application_properties = value or {}
+                application_properties = value
             elif code == FOOTER:
-                message.footer = value or {}
+                footer = value
         body.raw = bytes(data[body_start:body_end])  # of proton come bytearrays
-        return message
+        return cls(
+            header or Header(),
+            message_annotations or {},
+            properties or Properties(),
+            application_properties or {},
+            body,
+            footer or {},
+        )
 
     def encode(self) -> bytes:
         """Return the bytes of a transfer.
@@ -221,7 +229,7 @@ def _list(fields: list[Any]) -> bytes:
 def _section(data: bytes, position: int, end: int, budget: Budget) -> tuple[int, int]:
     """Return which section begins at *position*, and where its value does."""
     if data[position] == 0:
-        if data[position + 1 : position + 2] == b"\x53" and HEADER <= data[min(position + 2, end - 1)] <= FOOTER:
+        if end - position > 2 and data[position + 1] == 0x53 and HEADER <= data[position + 2] <= FOOTER:
             return data[position + 2], position + 3
         descriptor, value_at = decode_value(data, position + 1, end, budget)
         code = _NAMES.get(descriptor) if isinstance(descriptor, str) else descriptor
@@ -248,16 +256,20 @@ def _check(code: int, value: Any, start: int) -> None:
         raise AmqpDecodeError(f"section {code:#04x} at byte {start} holds a {type(value).__name__} (§3.2)")
 
 
-_HEADER_TYPES: Final[tuple[type | tuple[type, ...], ...]] = (bool, UByte, UInt, bool, UInt)
-_PROPERTY_TYPES: Final[tuple[type | tuple[type, ...], ...]] = (
-    object, bytes, str, str, str, object, str, str, (Timestamp, int), (Timestamp, int), str, (UInt, int), str,
-)  # fmt: skip
+def _or_null(*types: type) -> tuple[tuple[type, ...], ...]:
+    return tuple((each, type(None)) for each in types)
 
 
-def _fields(values: list[Any], types: tuple[type | tuple[type, ...], ...], start: int) -> list[Any]:
+_HEADER_TYPES: Final = _or_null(bool, UByte, UInt, bool, UInt)
+# Timestamps and UInts are integers: some senders write another type of integer.
+_PROPERTY_TYPES: Final = _or_null(object, bytes, str, str, str, object, str, str, int, int, str, int, str)
+
+
+def _fields(values: list[Any], types: tuple[tuple[type, ...], ...], start: int) -> list[Any]:
     if len(values) > len(types):
         raise AmqpDecodeError(f"the section at byte {start} has {len(values)} fields, more than {len(types)} (§3.2)")
-    for number, (value, wanted) in enumerate(zip(values, types, strict=False)):
-        if value is not None and not isinstance(value, wanted):
-            raise AmqpDecodeError(f"field {number} of the section at byte {start} is a {type(value).__name__} (§3.2)")
+    if not all(map(isinstance, values, types)):
+        number = list(map(isinstance, values, types)).index(False)
+        kind = type(values[number]).__name__
+        raise AmqpDecodeError(f"field {number} of the section at byte {start} is a {kind} (§3.2)")
     return values
