@@ -100,12 +100,11 @@ class Worker:
         transaction: bytes | None,
         then: Callable[[Exception | None], None],
     ) -> None:
-        """Send a message; *then* is called in the loop's thread when Kafka has it, or does not take it."""
-        # Messages of a transaction come many at a time: a thread takes them while the loop reads the next ones.
-        is_quick = transaction is None and len(data) <= QUICK_BYTES
+        """Send a message; *then* is called in the loop's thread when Kafka or the transaction has it, or refuses it."""
+        is_quick = len(data) <= QUICK_BYTES
         if is_quick and (destination is None or self._session.knows(destination)) and self._is_free():
             try:
-                if self._send(producer, destination, data, None, then, is_quick=True):
+                if self._send(producer, destination, data, transaction, then, is_quick=True):
                     return
             except Exception as failure:
                 self._fail(failure)
@@ -142,7 +141,13 @@ class Worker:
 
     def begin(self, transaction: bytes) -> None:
         """Begin a transaction."""
-        self._put(lambda: self._transactions.begin(transaction))
+        if self._is_free():
+            try:
+                self._transactions.begin(transaction)
+            finally:
+                self._let_go()
+        else:
+            self._put(lambda: self._transactions.begin(transaction))
 
     def mark_rollback_only(self, transaction: bytes, failure: Exception) -> None:
         """Note that a message of a transaction was refused: its client, which may not wait for that, cannot commit."""
@@ -307,6 +312,7 @@ class Worker:
     ) -> bool:
         """Send a message; return whether it was sent or refused: with *is_quick*, only what does not block is."""
         session = self._session
+        outcome: Exception | None = None
         try:
             message = decode(data, destination, now_ms=time.time_ns() // 1_000_000)
             where = destination or message.jms_destination
@@ -324,9 +330,11 @@ class Worker:
             _forget_frames(failure)
             if transaction is not None:
                 self._transactions.mark_rollback_only(transaction, failure)
-            self._post(then, failure)
+            outcome = failure
+        if is_quick:
+            then(outcome)
         else:
-            self._post(then, None)
+            self._post(then, outcome)
         return True
 
 

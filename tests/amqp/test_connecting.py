@@ -20,6 +20,7 @@ from amqp_peer import Peer
 from java_remote import Java, JavaError, JavaObject, Typed
 
 from kjms import ConnectionFactory, Queue, Session, TextMessage
+from kjms.gateway._pool import WorkerPool
 from tests.helpers import Eventually, pause
 
 if TYPE_CHECKING:
@@ -449,6 +450,47 @@ def test_metrics(start_gateway: Callable[..., Any], java: Java, kjms_destination
         "kjms_gateway_opened_total 1.0",
         "kjms_gateway_messages_received_total 3.0",
     } <= set(lines)
+    connection.close()
+
+
+def test_what_a_transaction_sends_needs_no_thread(
+    start_gateway: Callable[..., Any], java: Java, kjms_destination_name: str, eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The event loop takes the messages of a transaction; only the commit, which waits for Kafka, needs a thread."""
+    calls: list[Callable[[], None]] = []
+    submit = WorkerPool.submit
+
+    def counted(pool: WorkerPool, call: Callable[[], None]) -> None:
+        calls.append(call)
+        submit(pool, call)
+
+    monkeypatch.setattr(WorkerPool, "submit", counted)
+    gateway = start_gateway()
+    connection = java.new("org.apache.qpid.jms.JmsConnectionFactory", gateway.url).createConnection()
+    session = connection.createSession(True, 0)
+    producer = session.createProducer(session.createQueue(kjms_destination_name))
+    taken = gateway.gateway.metrics
+
+    def needs_none() -> bool:
+        """Send messages; return whether threads were called before the gateway had them."""
+        before, whole = len(calls), taken.messages_received_total + 20
+        for _ in range(20):
+            producer.send(session.createTextMessage("x"))
+        eventually(lambda: taken.messages_received_total == whole)
+        return len(calls) == before
+
+    eventually(needs_none)  # once the thread that made the producer has let the session go
+    count, before = taken.messages_received_total, len(calls)
+    session.commit()
+    assert len(calls) > before
+    eventually(needs_none)
+    session.rollback()
+    producer.send(session.createTextMessage("last"))
+    session.commit()
+    connection.start()
+    consumer = connection.createSession(False, 1).createConsumer(session.createQueue(kjms_destination_name))
+    assert [consumer.receive(WAIT).getText() for _ in range(count + 1)] == ["x"] * count + ["last"]
     connection.close()
 
 
