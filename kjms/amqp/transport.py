@@ -85,7 +85,7 @@ class EngineProtocol(asyncio.Protocol):
             self._dispatch()
 
     def flush(self) -> None:
-        """Send what the engine has to send, and have the timer ring for its next tick."""
+        """Send what the engine has to send, and see to it that its next tick comes in time."""
         transport, tcp = self._transport, self._tcp
         if transport is None or tcp is None:
             return

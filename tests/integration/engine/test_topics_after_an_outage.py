@@ -14,9 +14,9 @@ from tests.metadata_proxy import MetadataProxy
 
 
 @contextmanager
-def topics_at(servers: str, timeout: int) -> Iterator[Topics]:
-    """Yield what is known of the topics at *servers*, which have *timeout* milliseconds to answer."""
-    topics = Topics(admin_settings(common_settings(servers, {}, None, None, lambda _: None)), timeout)
+def topics_at(servers: str) -> Iterator[Topics]:
+    """Yield what an engine knows of the topics at *servers*."""
+    topics = Topics(admin_settings(common_settings(servers, {}, None, None, lambda _: None)), 10_000)
     try:
         topics.connect(10, [])
         yield topics
@@ -29,7 +29,7 @@ def test_offsets_are_found_when_the_leader_has_a_new_epoch(breakable_broker: Loc
     servers = breakable_broker.bootstrap_servers
     with ConnectionFactory(servers).create_connection() as connection:
         send(connection, queue, "a")
-    with topics_at(servers, 10_000) as topics:
+    with topics_at(servers) as topics:
         assert (topics.beginning(queue.queue_name, 0), topics.ends(queue.queue_name)) == (0, {0: 1})
         breakable_broker.kill()
         breakable_broker.start()
@@ -39,7 +39,7 @@ def test_offsets_are_found_when_the_leader_has_a_new_epoch(breakable_broker: Loc
 
 def test_topics_are_looked_up_again_after_metadata_without_brokers(queue: Queue) -> None:
     """The admin client alone learned that the cluster had none: no other client of the process notices it."""
-    with MetadataProxy() as proxy, topics_at(proxy.bootstrap_servers, 10_000) as topics:
+    with MetadataProxy() as proxy, topics_at(proxy.bootstrap_servers) as topics:
         topics.make(queue.queue_name, 2, None, {})
         for hidden in range(3):
 
