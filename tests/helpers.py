@@ -405,9 +405,18 @@ def stored_records(servers: str, topic: str) -> list[KafkaMessage]:
         return []
     places = {TopicPartition(topic, number): OffsetSpec.latest() for number in metadata.partitions}
 
+    begin = time.monotonic()
+
     def ends(level: IsolationLevel) -> list[int]:
-        found = admin.list_offsets(places, isolation_level=level, request_timeout=WAIT_SECONDS)
-        return [future.result().offset for future in found.values()]
+        while True:
+            found = admin.list_offsets(places, isolation_level=level, request_timeout=WAIT_SECONDS)
+            try:
+                return [future.result().offset for future in found.values()]
+            except KafkaException as error:
+                is_new = error.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION  # the topic was just made
+                if not is_new or time.monotonic() - begin > WAIT_SECONDS:
+                    raise
+                time.sleep(0.01)
 
     written = ends(IsolationLevel.READ_UNCOMMITTED)
     deadline = time.monotonic() + COMMITTED_SECONDS
