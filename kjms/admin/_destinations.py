@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Destinations"]
 
-PAUSE_SECONDS: Final = 0.1  # between looks whether the group of this process is empty
+LEAVING_SECONDS: Final = 2.0  # how long Kafka may count members that have left
+PAUSE_SECONDS: Final = 0.1  # between attempts to delete a group that has members
 
 
 class Destinations:
@@ -71,19 +72,29 @@ class Destinations:
                 f"{destination}: there is no Kafka topic {topic!r} at {self._options.bootstrap_servers}"
             )
         # First, since the broker refuses it while consumers are there: nothing is lost then.
-        deadline = time.monotonic() + self._engine.tuning.grace_seconds + self._options.send_timeout / 1000
         for group in groups:  # whether it is listed or not: a user who may not see it must not delete it, either
-            while not self._cluster.delete_group(group):
-                if not self._is_leaving(topic) or time.monotonic() > deadline:
-                    count = len(self._cluster.members([group]).get(group, ()))
-                    raise IllegalStateException(
-                        f"{destination} has consumers in {count} process{'' if count == 1 else 'es'}; close them first:"
-                        " kjms.admin.Admin.consumers() lists them"
-                    )
-                time.sleep(PAUSE_SECONDS)
+            self._delete_group(destination, topic, group)
         self._cluster.delete_group(delayed_group(topic))  # unless a process serves it
         self._cluster.delete_topics(sorted(family, key=lambda each: each != topic))  # its own first: then all is gone
         self._cluster.forget(topic, {each: there[each] for each in family}, groups)
+
+    def _delete_group(self, destination: Queue | Topic, topic: str, group: str) -> None:
+        """Delete *group*, as soon as the broker knows that its last member is gone."""
+        now = time.monotonic()
+        left, deadline = now, now + self._engine.tuning.grace_seconds + self._options.send_timeout / 1000
+        while not self._cluster.delete_group(group):
+            now = time.monotonic()
+            if now < deadline and self._is_leaving(topic):
+                left = now
+            elif now > left + LEAVING_SECONDS:
+                count = len(self._cluster.members([group]).get(group, ()))
+                raise IllegalStateException(
+                    f"{destination} has consumers in {count} process{'' if count == 1 else 'es'}; close them first:"
+                    " kjms.admin.Admin.consumers() lists them"
+                    if count
+                    else f"consumers of {destination} were closed just now, or are being created; try again"
+                )
+            time.sleep(PAUSE_SECONDS)
 
     def _is_leaving(self, topic: str) -> bool:
         """Return whether the members of the queue's group may be this process, which has no consumer any more."""

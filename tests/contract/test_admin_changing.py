@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
@@ -347,6 +348,21 @@ def test_queues_and_topics_are_created_and_deleted(admin_of: Admin, kafka: Any, 
     assert queue.queue_name not in {each.name for each in admin_of.queues()}
     with pytest.raises(InvalidDestinationException, match="there is no Kafka topic"):
         admin_of.delete_queue(queue)
+
+
+def test_a_queue_is_deleted_once_its_last_consumer_has_left(
+    admin_of: Admin, kafka: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that is closed meanwhile is not in the way: Kafka may count it for a moment longer."""
+    monkeypatch.setattr("kjms.admin._destinations.LEAVING_SECONDS", WAIT_MS / 1000)
+    with ThreadPoolExecutor(1) as pool:
+        with apart(kafka.bootstrap_servers) as connection:
+            send(connection, queue, "one")
+            take(consume(connection, queue), 1)
+            deleting = pool.submit(admin_of.delete_queue, queue)
+            assert not wait([deleting], NOTHING_MS / 1000).done
+        deleting.result(WAIT_MS / 1000)
+    assert queue.queue_name not in {each.name for each in admin_of.queues()}
 
 
 def test_a_queue_is_deleted_after_a_purge_and_made_again(kafka: Any, queue: Queue) -> None:
