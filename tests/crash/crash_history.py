@@ -31,6 +31,7 @@ class Kind(str, Enum):
     NOT_ACKNOWLEDGED = "not acknowledged"  # it raised
     RECOVERED = "recovered"  # recover() was called while these were unacknowledged
     KILLING = "killing"  # the message that kills its consumer is about to
+    CHANGED = "changed"  # its consumer was closed, and there is another one; the text is its selector
     LEFT = "left"  # closed in order
     # Transacted sessions: the text begins with the transaction's name.
     COMMITTING = "committing"  # about to call commit()
@@ -56,6 +57,7 @@ class Event:
         count: DELIVERED: the message's JMSXDeliveryCount.
         moved: DELIVERED: whether the message had been moved, to another process or out of the way, since it was sent.
         back: DELIVERED: whether another consumer was to have it, and did not take it.
+        consumer: DELIVERED: how many consumers the session had closed before.
         text: The error, or what else there is to say.
     """
 
@@ -67,6 +69,7 @@ class Event:
     count: int = 1
     moved: bool = False
     back: bool = False
+    consumer: int = 0
     text: str = ""
 
     @property
@@ -85,7 +88,16 @@ class Event:
         return Event(**{**values, "kind": Kind(values["kind"]), "numbers": tuple(values.get("numbers", ()))})
 
 
-DEFAULTS = {"numbers": (), "asked": 0.0, "redelivered": False, "count": 1, "moved": False, "back": False, "text": ""}
+DEFAULTS = {
+    "numbers": (),
+    "asked": 0.0,
+    "redelivered": False,
+    "count": 1,
+    "moved": False,
+    "back": False,
+    "consumer": 0,
+    "text": "",
+}
 
 
 @dataclass

@@ -44,6 +44,11 @@ INDIVIDUAL_HOLDS: Final = 4
 WORK_SECONDS: Final = 0.006  # at most, per message
 CHANCE_OF_RECOVERY: Final = 0.05
 CHANCE_OF_FAILURE: Final = 0.02  # of a listener
+CHANCE_OF_CHANGE: Final = 0.08  # per message
+REST_SECONDS: Final = 0.4  # at most
+MOST_TAKEN: Final = 4  # messages between the rest and the change
+SELECTORS: Final = ("", "", "part = 0", "part > 0", "part IN (0, 2)", "part < 2")
+PARTS: Final = 3  # by the number of the message
 
 JMS_MODES: Final = {
     AUTO_RECEIVE: Session.AUTO_ACKNOWLEDGE,
@@ -122,6 +127,41 @@ class Process:
         return None
 
 
+class Change:
+    """When a session closes its consumer and makes one with another selector: a few messages after a rest.
+
+    In the rest messages gather, so the old consumer has a batch that it has begun.
+
+    Args:
+        chance: For what is done by chance.
+        is_calm: Never.
+    """
+
+    def __init__(self, chance: random.Random, *, is_calm: bool) -> None:
+        self._chance = chance
+        self._is_calm = is_calm
+        self._to_take = 0
+
+    def selector(self) -> str:
+        """Return the selector of the next consumer; empty: none."""
+        return "" if self._is_calm else self._chance.choice(SELECTORS)
+
+    def is_due(self) -> bool:
+        """Tell whether to change now, once for each message; rest sometimes."""
+        if self._to_take:
+            self._to_take -= 1
+            return not self._to_take
+        if not self._is_calm and self._chance.random() < CHANCE_OF_CHANGE:
+            time.sleep(self._chance.random() * REST_SECONDS)
+            self._to_take = self._chance.randint(1, MOST_TAKEN)
+        return False
+
+
+def part(number: int) -> int:
+    """Return the property of message *number* that selectors look at."""
+    return number % PARTS
+
+
 def show_statistics() -> None:
     """Say on stderr what each engine holds."""
     for engine in process_statistics():
@@ -163,7 +203,9 @@ class Sender:
     def send(self, session: Session, producer: MessageProducer, number: int, is_fatal: bool) -> None:
         self.writer.write(Kind.INTENDED, number, text="fatal" if is_fatal else "")
         try:
-            producer.send(session.create_text_message(body(number, is_fatal)))
+            message = session.create_text_message(body(number, is_fatal))
+            message.set_int_property("part", part(number))
+            producer.send(message)
         except JMSException as error:
             self.writer.write(Kind.FAILED, number, text=str(error))
             raise
@@ -183,6 +225,9 @@ class Receiver:
         self.held: dict[int, Message] = {}  # handed out and not acknowledged
         self.ready = now()
         self.is_waiting = False  # whether a loop waits for a message
+        self.change = Change(random.Random(f"{task.seed}-{task.name}-{number}-change"), is_calm=task.is_calm)
+        self.is_to_change = threading.Event()  # a listener's consumer
+        self.looping: MessageConsumer | None = None  # what a loop goes over
 
     def run(self) -> None:
         """Work, and write down unexpected errors."""
@@ -199,15 +244,29 @@ class Receiver:
             raise
 
     def consumer(self, session: Session) -> MessageConsumer | None:
+        """Return a consumer with a selector chosen by chance; None when it is time to leave."""
+        selector = self.change.selector()
         while not self.process.leaving.is_set():
             try:
-                return session.create_consumer(self.process.destination)
+                consumer = session.create_consumer(self.process.destination, selector or None)
             except JMSException as error:
                 self.writer.write(Kind.FAILED, text=f"create_consumer: {error}")
                 self.process.leaving.wait(AGAIN_SECONDS)
+            else:
+                self.writer.write(Kind.CHANGED, text=selector)
+                return consumer
         return None
 
-    def work(self, session: Session, consumer: MessageConsumer) -> None:
+    def changed(self, session: Session, consumer: MessageConsumer) -> MessageConsumer | None:
+        """Close *consumer*, with the batch that it has, and return another one; None when it is time to leave."""
+        try:
+            consumer.close()  # AUTO: acknowledges the last message
+        except JMSException as error:
+            self.writer.write(Kind.NOT_ACKNOWLEDGED, *self.held_by_auto(), text=f"close: {error}")
+        self.ready = now()
+        return self.consumer(session)
+
+    def work(self, session: Session, consumer: MessageConsumer | None) -> None:
         if self.mode == AUTO_LISTENER:
             before = self.connection.exception_listener
 
@@ -217,14 +276,24 @@ class Receiver:
                 self.hear(error)
 
             self.connection.exception_listener = told
-            consumer.message_listener = self.listen
-            self.process.leaving.wait()
+            while consumer is not None:
+                consumer.message_listener = self.listen
+                while not (self.is_to_change.wait(LOOK_SECONDS) or self.process.leaving.is_set()):
+                    pass
+                if self.process.leaving.is_set():
+                    return
+                self.is_to_change.clear()
+                consumer = self.changed(session, consumer)
             return
         if self.mode == AUTO_LOOP:
-            threading.Thread(target=self.close_when_leaving, args=(consumer,), daemon=True).start()
-            self.loop(consumer)
+            self.looping = consumer
+            threading.Thread(target=self.close_when_leaving, daemon=True).start()
+            self.loop(session)
             return
-        while not self.process.leaving.is_set():
+        while not self.process.leaving.is_set() and consumer is not None:
+            if self.change.is_due():
+                consumer = self.changed(session, consumer)
+                continue
             self.ready = now()
             try:
                 message = consumer.receive(WAIT)
@@ -239,18 +308,21 @@ class Receiver:
                 self.take(message, number)
             self.settle(session, is_idle=message is None)
 
-    def loop(self, consumer: MessageConsumer) -> None:
+    def loop(self, session: Session) -> None:
         """AUTO with a loop over the consumer."""
-        while not self.process.leaving.is_set():
+        while not self.process.leaving.is_set() and self.looping is not None:
             self.ready = now()
             self.is_waiting = True
             try:
-                for message in consumer:
+                for message in self.looping:
                     self.is_waiting = False
                     number = _number(message)
                     self.acknowledged_by_itself(number)
                     self.take(message, number)
                     self.writer.write(Kind.RETURNED, number)
+                    if self.change.is_due():
+                        self.looping = self.changed(session, self.looping)
+                        break
                     self.ready = now()
                     self.is_waiting = True
             except JMSException as error:  # it is the acknowledgement of the last message that failed
@@ -258,12 +330,13 @@ class Receiver:
                     self.writer.write(Kind.NOT_ACKNOWLEDGED, *self.held_by_auto(), text=f"loop: {error}")
                     self.process.leaving.wait(AGAIN_SECONDS)
 
-    def close_when_leaving(self, consumer: MessageConsumer) -> None:
-        """End the loop over *consumer*; closing acknowledges its message, so not while it works on one."""
+    def close_when_leaving(self) -> None:
+        """End the loop over its consumer; closing acknowledges its message, so not while it works on one."""
         self.process.leaving.wait()
-        while not self.is_waiting:
+        while self.looping is not None and not self.is_waiting:
             time.sleep(WORK_SECONDS)
-        consumer.close()
+        if self.looping is not None:
+            self.looping.close()
 
     def hear(self, error: JMSException) -> None:
         """AUTO with a listener: the exception listener gets the failure to acknowledge the last message."""
@@ -310,6 +383,8 @@ class Receiver:
             self.ready = now()
             raise ListenerError(f"message {number} is refused once")
         self.writer.write(Kind.RETURNED, number)
+        if self.change.is_due():
+            self.is_to_change.set()
         self.ready = now()
 
     def settle(self, session: Session, *, is_idle: bool) -> None:

@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from crash_checker import BROKE, CLIENT, INDIVIDUAL, Checker, Round, Stop, Violation
-from crash_history import Kind, histories, now
+from crash_history import History, Kind, histories, now
 from crash_plan import CONSUMERS, PRODUCERS, Disturbance, Plan
 from crash_process import Task
 from crash_standstill import standstill
@@ -127,6 +128,7 @@ class Result:
     pauses: int
     late: list[str]  # processes that did not leave within the time
     restarts: int
+    changes: int  # of consumers, for others with other selectors
     seconds: float
     standstill: str  # what Kafka and the consumers said when the round was given up
 
@@ -134,7 +136,7 @@ class Result:
         counted = (
             f"{self.messages} messages, {self.deliveries} deliveries, {self.redeliveries} redeliveries,"
             f" {len(self.record.dead)} dead, {self.kills} kills, {self.deaths} killed by messages,"
-            f" {self.pauses} pauses, {self.restarts} broker restarts"
+            f" {self.pauses} pauses, {self.changes} changes of consumers, {self.restarts} broker restarts"
         )
         late = f", {' '.join(self.late)} had to be killed on leaving" if self.late else ""
         return f"{counted}{late}: {len(self.violations)} violations ({self.seconds:.0f} s)"
@@ -192,6 +194,7 @@ class Stage:
             pauses=sum(not stop.is_kill for stop in stops),
             late=[child.task.name for child in self.children if child.is_late],
             restarts=self.restarts,
+            changes=changes(record.histories),
             seconds=now() - began,
             standstill=self.standstill,
         )
@@ -406,6 +409,12 @@ class Stage:
             max_deliveries=MAX_DELIVERIES,
             is_drained=is_drained,
         )
+
+
+def changes(found: Iterable[History]) -> int:
+    """Return how often sessions closed their consumers and made others."""
+    counts = [sum(event.kind is Kind.CHANGED for event in history.events) for history in found]
+    return sum(count - 1 for count in counts if count)
 
 
 def dead_letters(servers: str, topic: str) -> list[tuple[int, str]]:

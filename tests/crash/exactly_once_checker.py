@@ -184,25 +184,24 @@ class Checker:
                 yield Violation(OUT_OF_ORDER, after.number, text)
 
     def _received_in_order(self, session: Sequence[Transaction]) -> Iterator[Violation]:
-        """What comes unmarked comes in the order of its partition.
+        """What comes to a consumer unmarked comes in the order of its partition.
 
         Two things come when they come: what was moved, to another process or out of the way, and what another
         consumer or process was to have and did not take. Later messages may have gone before.
         """
-        last: dict[int, tuple[int, int]] = {}  # of each partition: offset and number
+        last: dict[tuple[int, int], tuple[int, int]] = {}  # of each consumer and partition: offset and number
         for event in (event for each in session for event in each.received):
             number = event.numbers[0]
             partition, offset = self._moves.sources.get(number, (-1, -1))
             if partition < 0 or event.is_marked or event.moved or event.back:
                 continue
-            if partition in last and offset <= last[partition][0]:
-                yield Violation(
-                    READ_OUT_OF_ORDER, number, f"after message {last[partition][1]}, both for the first time"
-                )
-            last[partition] = max(last.get(partition, (-1, -1)), (offset, number))
+            place = event.consumer, partition
+            if place in last and offset <= last[place][0]:
+                yield Violation(READ_OUT_OF_ORDER, number, f"after message {last[place][1]}, both for the first time")
+            last[place] = max(last.get(place, (-1, -1)), (offset, number))
 
     def _redelivered_in_order(self, session: Sequence[Transaction]) -> Iterator[Violation]:
-        """What was rolled back and comes to its session again comes in the order in which it came before.
+        """What was rolled back, and comes to a consumer again, comes in the order in which it came to one before.
 
         That is certain where the next transaction was committed: then no partition was lost meanwhile. What had come
         late the first time may come in its old place instead: a consumer that was stopped meanwhile gets it so.
@@ -212,19 +211,21 @@ class Checker:
                 continue
             turns = {number: turn for turn, number in enumerate(before.numbers)}
             earlier = {event.numbers[0]: event for event in before.received}
-            last: dict[int, int] = {}  # of each partition: the message that came last
-            for number in after.numbers:
+            last: dict[tuple[int, int, int], int] = {}  # of each partition and consumers: the message that came last
+            for event in after.received:
+                number = event.numbers[0]
                 if number not in turns:
                     continue
                 partition, _ = self._moves.sources.get(number, (-1, -1))
+                place = partition, earlier[number].consumer, event.consumer
                 if (
-                    partition in last
-                    and turns[number] < turns[last[partition]]
-                    and not self._is_back_in_place(earlier[last[partition]], earlier[number])
+                    place in last
+                    and turns[number] < turns[last[place]]
+                    and not self._is_back_in_place(earlier[last[place]], earlier[number])
                 ):
-                    text = f"{before.name} had it before message {last[partition]}, {after.name} after it"
+                    text = f"{before.name} had it before message {last[place]}, {after.name} after it"
                     yield Violation(AGAIN_OUT_OF_ORDER, number, text)
-                last[partition] = number
+                last[place] = number
 
     def _is_back_in_place(self, late: Event, overtaken: Event) -> bool:
         """Tell whether *late*, which came after *overtaken* of the same partition, has its place before it."""

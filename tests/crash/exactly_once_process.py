@@ -16,14 +16,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from crash_history import Kind, Writer, now
-from crash_process import AGAIN_SECONDS, LOOK_SECONDS, WAIT, Process, Task
+from crash_process import AGAIN_SECONDS, LOOK_SECONDS, WAIT, Change, Process, Task
 from exactly_once_plan import KILL, LISTENER, Accident
 
 from kjms import (
@@ -34,12 +34,13 @@ from kjms import (
     JMSException,
     Message,
     MessageConsumer,
-    MessageProducer,
     Queue,
     RedeliveryPolicy,
     Session,
     TransactionRolledBackException,
 )
+
+Made = TypeVar("Made")
 
 IDLE_SECONDS: Final = 0.5  # a listener's session that got nothing for so long commits what it has
 SLOW_SECONDS: Final = 15.0  # closing gives Kafka 5 seconds, and there are several things to close
@@ -102,6 +103,9 @@ class Mover:
         self.count = 0  # of transactions, the present one included
         self.held: list[int] = []  # received in the present transaction, and their copies sent
         self.last = now()
+        self.change = Change(random.Random(f"{task.seed}-{self.name}-change"), is_calm=task.is_calm)
+        self.is_to_change = threading.Event()  # a listener's consumer
+        self.closed = 0  # consumers
         self.begin()
 
     def begin(self) -> None:
@@ -134,23 +138,50 @@ class Mover:
 
     def use(self, connection: Connection, session: Session) -> None:
         self.session = session
-        consumer = None
+        producer = self.made(lambda: session.create_producer(Queue(self.task.target)))
+        consumer = self.consumer()
+        if producer is not None and consumer is not None:
+            self.producer = producer
+            (self.listen if self.mode == LISTENER else self.receive)(connection, consumer)
+
+    def made(self, make: Callable[[], Made]) -> Made | None:
+        """Return what *make* makes, as soon as the broker answers; None when it is time to leave."""
         while not self.leaving.is_set():
             try:
-                self.producer: MessageProducer = session.create_producer(Queue(self.task.target))
-                consumer = session.create_consumer(Queue(self.task.queue))
+                return make()
             except JMSException as error:
                 self.writer.write(Kind.FAILED, text=f"create: {error}")
                 self.leaving.wait(AGAIN_SECONDS)
-            else:
-                break
+        return None
+
+    def consumer(self) -> MessageConsumer | None:
+        """Return a consumer with a selector chosen by chance; None when it is time to leave."""
+        selector = self.change.selector()
+        consumer = self.made(lambda: self.session.create_consumer(Queue(self.task.queue), selector or None))
         if consumer is not None:
-            (self.listen if self.mode == LISTENER else self.receive)(connection, consumer)
+            self.writer.write(Kind.CHANGED, text=selector)
+        return consumer
+
+    def changed(self, consumer: MessageConsumer) -> MessageConsumer | None:
+        """Close *consumer*, with the batch that it has, and return another one; None when it is time to leave.
+
+        The transaction keeps what it has received.
+        """
+        try:
+            consumer.close()
+        except JMSException as error:
+            self.writer.write(Kind.FAILED, text=f"close: {error}")
+        self.closed += 1
+        return self.consumer()
 
     # Two ways to receive.
 
-    def receive(self, _: Connection, consumer: MessageConsumer) -> None:
-        while not self.leaving.is_set():
+    def receive(self, _: Connection, first: MessageConsumer) -> None:
+        consumer: MessageConsumer | None = first
+        while not self.leaving.is_set() and consumer is not None:
+            if self.change.is_due():
+                consumer = self.changed(consumer)
+                continue
             try:
                 message = consumer.receive(WAIT)
                 if message is not None:
@@ -161,7 +192,7 @@ class Mover:
             if len(self.held) >= self.size or message is None:
                 self.settle()
 
-    def listen(self, connection: Connection, consumer: MessageConsumer) -> None:
+    def listen(self, connection: Connection, first: MessageConsumer) -> None:
         def listener(message: Message) -> None:
             with self.watched():
                 try:
@@ -170,9 +201,17 @@ class Mover:
                     self.give_up(error)
                 if len(self.held) >= self.size:
                     self.settle()
+                if self.change.is_due():
+                    self.is_to_change.set()
 
-        consumer.message_listener = listener
-        while not self.leaving.wait(LOOK_SECONDS):
+        consumer: MessageConsumer | None = first
+        first.message_listener = listener
+        while not self.leaving.is_set() and consumer is not None:
+            if self.is_to_change.wait(LOOK_SECONDS):
+                self.is_to_change.clear()
+                consumer = self.changed(consumer)
+                if consumer is not None:
+                    consumer.message_listener = listener
             if self.held and now() - self.last > IDLE_SECONDS:
                 connection.stop()  # so that no listener uses the session now
                 self.settle()
@@ -194,6 +233,7 @@ class Mover:
             count=count,
             moved=delivery.partition.is_overflow,
             back=delivery.attempts.is_back,
+            consumer=self.closed,
             text=self.transaction,
         )
         copy = self.session.create_text_message(str(number))

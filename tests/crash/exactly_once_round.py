@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from crash_checker import BROKE, Violation
 from crash_history import Kind, histories, now
 from crash_plan import CONSUMERS, Disturbance
-from crash_round import LOOK_SECONDS, Child, Stage, dead_letters
+from crash_process import part
+from crash_round import LOOK_SECONDS, Child, Stage, changes, dead_letters
 from exactly_once_checker import Arrived, Checker, Moves
 from exactly_once_plan import LISTENER, RECEIVE, MovingPlan
 from exactly_once_process import MovingTask, factory
@@ -44,6 +45,7 @@ class MovingResult:
     pauses_in_commits: int
     late: list[str]  # processes that did not leave within the time
     restarts: int
+    changes: int  # of consumers, for others with other selectors
     seconds: float
     standstill: str  # what Kafka and the consumers said when the round was given up
 
@@ -57,7 +59,7 @@ class MovingResult:
             f" {count(Kind.COMMITTING)} of unknown outcome, {count(Kind.DELIVERED)} left open;"
             f" {self.kills} kills and {self.kills_in_commits} in commits,"
             f" {self.pauses} pauses and {self.pauses_in_commits} in commits,"
-            f" {self.restarts} broker restarts ({away:.0f} s){late}:"
+            f" {self.changes} changes of consumers, {self.restarts} broker restarts ({away:.0f} s){late}:"
             f" {len(self.violations)} violations ({self.seconds:.0f} s)"
         )
 
@@ -109,6 +111,7 @@ class MovingStage(Stage):
             pauses_in_commits=written.count(Kind.STOPPING),
             late=[child.task.name for child in self.children if child.is_late],
             restarts=self.restarts,
+            changes=changes(moves.histories),
             seconds=now() - began,
             standstill=self.standstill,
         )
@@ -127,7 +130,9 @@ class MovingStage(Stage):
             session.create_producer(Queue(TARGET))
             producer = session.create_producer(Queue(SOURCE))
             for number in range(self.messages):
-                producer.send(session.create_text_message(str(number)))
+                message = session.create_text_message(str(number))
+                message.set_int_property("part", part(number))
+                producer.send(message)
                 if (number + 1) % FILLING == 0 or number + 1 == self.messages:
                     session.commit()
         records, _ = everything(self.broker.bootstrap_servers, SOURCE)

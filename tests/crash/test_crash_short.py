@@ -31,9 +31,12 @@ def test_what_is_killed_paused_and_restarted_loses_and_repeats_nothing() -> None
     )
     assert done.returncode == 0, done.stdout + done.stderr
     said = re.search(
-        r"(\d+) messages, (\d+) deliveries, (\d+) redeliveries, .* (\d+) kills, (\d+) killed by messages", done.stdout
+        r"(\d+) messages, (\d+) deliveries, (\d+) redeliveries, .* (\d+) kills, (\d+) killed by messages,"
+        r".* (\d+) changes",
+        done.stdout,
     )
     assert said is not None, done.stdout
-    *counts, kills, deaths = map(int, said.groups())
+    *counts, kills, deaths, changes = map(int, said.groups())
     assert min(counts) > 0, done.stdout  # a round without redeliveries says nothing of them
+    assert changes > 0, done.stdout  # of consumers
     assert kills + deaths > 0, done.stdout  # the process that was to be killed may have been killed by a message before

@@ -34,8 +34,12 @@ def session(
     marked: tuple[int, ...] = (),
     moved: tuple[int, ...] = (),
     back: tuple[int, ...] = (),
+    second: tuple[int, ...] = (),
 ) -> History:
-    """A session that received *marked* as redelivered and the others for the first time, *moved* and *back* so."""
+    """A session that received *marked* as redelivered and the others for the first time, *moved* and *back* so.
+
+    It received *second* by its second consumer.
+    """
     events = []
     received: Counter[int] = Counter()
     for name, outcome, numbers in transactions:
@@ -43,7 +47,8 @@ def session(
             count = 1 + (number in marked) + received[number]
             received[number] += 1
             how = {"redelivered": count > 1, "count": count, "moved": number in moved, "back": number in back}
-            events.append(Event(0.0, Kind.DELIVERED, (number,), text=name, **how))  # type: ignore[arg-type]
+            consumer = int(number in second)
+            events.append(Event(0.0, Kind.DELIVERED, (number,), consumer=consumer, text=name, **how))  # type: ignore[arg-type]
         if outcome in {Kind.COMMITTED, Kind.REFUSED}:
             events.append(Event(0.0, Kind.COMMITTING, tuple(numbers), text=name))
         if outcome is not None:
@@ -113,6 +118,14 @@ FINE = {
         source(1, 3),
         there(("b", [3, 1])),
     ),
+    "a second consumer gets what the first one left": Moves(
+        [session(("a", Kind.COMMITTED, [3, 1]), second=(1,))], source(1, 3), there(("a", [3, 1]))
+    ),
+    "two consumers have no order among each other": Moves(
+        [session(("a", Kind.ROLLED_BACK, [3, 1]), ("b", Kind.COMMITTED, [1, 3]), marked=(1, 3), second=(1,))],
+        source(1, 3),
+        there(("b", [1, 3])),
+    ),
     "partitions have no order among each other": Moves(
         [session(("a", Kind.COMMITTED, [2, 1]))], {1: (0, 0), 2: (1, 9)}, there(("a", [2, 1]))
     ),
@@ -149,6 +162,9 @@ BAD = {
     ),
     f"{OUT_OF_ORDER}: in two partitions": replace(GOOD, arrived=[*there(("a", [1, 2])), Arrived(3, "b", 0, 1, 0)]),
     READ_OUT_OF_ORDER: replace(GOOD, sources={1: (0, 9), 2: (0, 8), 3: (1, 0)}),
+    f"{READ_OUT_OF_ORDER}: by a second consumer": Moves(
+        [session(("a", Kind.COMMITTED, [3, 2, 1]), second=(1, 2))], source(1, 2, 3), there(("a", [3, 2, 1]))
+    ),
     AGAIN_OUT_OF_ORDER: Moves(
         [session(("a", Kind.ROLLED_BACK, [1, 2]), ("b", Kind.COMMITTED, [2, 1]), marked=(1, 2))],
         source(1, 2),

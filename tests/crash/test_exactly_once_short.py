@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,3 +28,4 @@ def test_what_is_killed_paused_and_restarted_moves_each_message_exactly_once() -
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r" [1-9]\d* changes of consumers", done.stdout), done.stdout
