@@ -489,7 +489,7 @@ class Admin(ClusterFigures):
 
         Raises:
             InvalidDestinationException: There is no such queue.
-            IllegalStateException: It has consumers; nothing was deleted.
+            IllegalStateException: It has consumers, also two seconds later; nothing was deleted.
             JMSSecurityException: The broker does not let this user delete topics or groups.
             JMSException: The broker does not answer.
         """
