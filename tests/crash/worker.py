@@ -13,6 +13,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -285,6 +286,8 @@ def main() -> int:
         code = play(broker.bootstrap_servers, folder, options)
     if code or options.keep:
         print(f"histories: {folder}")
+    else:
+        shutil.rmtree(folder)
     return code
 
 
