@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kjms.destinations import Queue, Topic
 from kjms.engine import destination_name
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from kjms.options import FactoryOptions
 
 __all__ = ["Destinations"]
-
-LEAVING_SECONDS: Final = 2.0  # how long Kafka may count members that have left
-PAUSE_SECONDS: Final = 0.1  # between attempts to delete a group that has members
 
 
 class Destinations:
@@ -79,22 +76,21 @@ class Destinations:
         self._cluster.forget(topic, {each: there[each] for each in family}, groups)
 
     def _delete_group(self, destination: Queue | Topic, topic: str, group: str) -> None:
-        """Delete *group*, as soon as the broker knows that its last member is gone."""
-        now = time.monotonic()
-        left, deadline = now, now + self._engine.tuning.grace_seconds + self._options.send_timeout / 1000
-        while not self._cluster.delete_group(group):
-            now = time.monotonic()
-            if now < deadline and self._is_leaving(topic):
-                left = now
-            elif now > left + LEAVING_SECONDS:
-                count = len(self._cluster.members([group]).get(group, ()))
-                raise IllegalStateException(
-                    f"{destination} has consumers in {count} process{'' if count == 1 else 'es'}; close them first:"
-                    " kjms.admin.Admin.consumers() lists them"
-                    if count
-                    else f"consumers of {destination} were closed just now, or are being created; try again"
-                )
-            time.sleep(PAUSE_SECONDS)
+        """Delete *group*; if this process is leaving it, as soon as it has left."""
+        deadline = time.monotonic() + self._engine.tuning.grace_seconds + self._options.send_timeout / 1000
+        while True:
+            is_leaving = self._is_leaving(topic)  # first: the attempt waits for a member that leaves meanwhile
+            if self._cluster.delete_group(group, is_left=True):
+                return
+            if not is_leaving or time.monotonic() > deadline:
+                break
+        count = len(self._cluster.members([group]).get(group, ()))
+        raise IllegalStateException(
+            f"{destination} has consumers in {count} process{'' if count == 1 else 'es'}; close them first:"
+            " kjms.admin.Admin.consumers() lists them"
+            if count
+            else f"consumers of {destination} were closed just now, or are being created; try again"
+        )
 
     def _is_leaving(self, topic: str) -> bool:
         """Return whether the members of the queue's group may be this process, which has no consumer any more."""

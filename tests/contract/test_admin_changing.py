@@ -354,7 +354,7 @@ def test_a_queue_is_deleted_once_its_last_consumer_has_left(
     admin_of: Admin, kafka: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A consumer that is closed meanwhile is not in the way: Kafka may count it for a moment longer."""
-    monkeypatch.setattr("kjms.admin._destinations.LEAVING_SECONDS", WAIT_MS / 1000)
+    monkeypatch.setattr("kjms.engine.admin.coordinators.LEAVING_SECONDS", WAIT_MS / 1000)
     with ThreadPoolExecutor(1) as pool:
         with apart(kafka.bootstrap_servers) as connection:
             send(connection, queue, "one")

@@ -234,15 +234,19 @@ class Admin:
         except KafkaException as error:
             raise jms_error(error, f"commit for group {group!r}", group=group) from error
 
-    def delete_group(self, group: str) -> bool:
-        """Delete what *group* has committed; return False if it has members, and True if there is no such group."""
+    def delete_group(self, group: str, *, is_left: bool = False) -> bool:
+        """Delete what *group* has committed; return False if it has members, and True if there is no such group.
+
+        Args:
+            group: The group.
+            is_left: Whether its last member may have left just now.
+        """
         try:
-            self._topics.coordinators.delete(group)
+            self._topics.coordinators.delete(group, is_left=is_left)
         except KafkaException as error:
-            code = kafka_error(error).code()
-            if code not in {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.NON_EMPTY_GROUP}:
-                raise jms_error(error, f"delete group {group!r}", to="Delete", group=group) from error
-            return bool(code == KafkaError.GROUP_ID_NOT_FOUND)
+            if kafka_error(error).code() == KafkaError.NON_EMPTY_GROUP:
+                return False
+            raise jms_error(error, f"delete group {group!r}", to="Delete", group=group) from error
         return True
 
     # Subscriptions.

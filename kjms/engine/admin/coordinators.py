@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
 from typing import Any, Final, TypeVar, cast
 
 from kjms.engine.admin.answers import AnsweringClient, closed, open_answering
-from kjms.engine.kafka import AdminPort, ConsumerGroupTopicPartitions, KafkaError
+from kjms.engine.kafka import AdminPort, ConsumerGroupTopicPartitions, KafkaError, KafkaException, kafka_error
 from kjms.engine.settings import KEEP_BROKERS
 
 __all__ = ["Coordinators"]
@@ -16,6 +17,8 @@ __all__ = ["Coordinators"]
 Answer = TypeVar("Answer")
 
 LATER_SECONDS: Final = 60.0  # librdkafka's timeout comes so much later
+LEAVING_SECONDS: Final = 2.0  # how long Kafka may count members that have left
+AGAIN_SECONDS: Final = 0.05  # between attempts
 LONGEST_SECONDS: Final = 3_600.0  # the longest that librdkafka takes
 
 
@@ -73,15 +76,31 @@ class Coordinators:
             }
         )
 
-    def delete(self, group: str) -> None:
-        """Delete *group* with what it has committed.
+    def delete(self, group: str, *, is_left: bool = False) -> None:
+        """Delete *group* with what it has committed, if there is one.
+
+        Args:
+            group: The group.
+            is_left: Whether its last member may have left just now: the broker may count it for a moment longer.
 
         Raises:
-            KafkaException: It has members, there is no such group, or the broker refuses or does not answer.
+            KafkaException: It has members, or the broker refuses or does not answer.
             JMSException: There can be no more clients, or this was closed.
         """
-        answers = self.ask(lambda admin, timeout: admin.delete_consumer_groups([group], request_timeout=timeout))
-        answers[group].result()
+        deadline = time.monotonic() + (LEAVING_SECONDS if is_left else 0.0)
+        while True:
+            answers = self.ask(lambda admin, timeout: admin.delete_consumer_groups([group], request_timeout=timeout))
+            try:
+                answers[group].result()
+            except KafkaException as error:
+                code = kafka_error(error).code()
+                if code == KafkaError.GROUP_ID_NOT_FOUND:
+                    return
+                if code != KafkaError.NON_EMPTY_GROUP or time.monotonic() >= deadline:
+                    raise
+                time.sleep(AGAIN_SECONDS)
+            else:
+                return
 
     def close(self) -> None:
         """Fail what is asked now, with the error code ``_DESTROY``."""

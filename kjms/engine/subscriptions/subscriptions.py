@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,11 +22,9 @@ from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.kafka_source import KafkaSource
 from kjms.engine.kafka import (
     IN_USE,
-    KafkaError,
     KafkaException,
     TopicPartition,
     jms_error,
-    kafka_error,
 )
 from kjms.engine.subscriptions.definitions import (
     ACTIVE,
@@ -61,8 +58,6 @@ __all__ = ["Subscriptions"]
 
 _log = logging.getLogger("kjms.subscriptions")
 
-LEAVING_SECONDS: Final = 2.0  # how long Kafka may count members that have left
-AGAIN_SECONDS: Final = 0.05  # between attempts
 CLIENT: Final = "client"  # the claims on client identifiers
 
 OnLost = Callable[["ConsumerSlot", JMSException], None]
@@ -438,25 +433,10 @@ class Subscriptions:
         doing = f"delete group {group!r} of a subscription that has ended"
         topics = [overflow(topic, group), handover(topic, group), interest(topic, group)]
         try:
-            self._delete_offsets(group)
+            self._topics.coordinators.delete(group, is_left=True)
             self._topics.delete(topics, self._timeout)
         except (KafkaException, JMSException) as error:
             _log.info("%s", jms_error(error, doing) if isinstance(error, KafkaException) else f"{doing}: {error}")
-
-    def _delete_offsets(self, group: str) -> None:
-        """Delete *group*, as soon as the broker knows that its last member is gone."""
-        deadline = time.monotonic() + LEAVING_SECONDS
-        while True:
-            try:
-                self._topics.coordinators.delete(group)
-            except KafkaException as error:
-                if kafka_error(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
-                    return
-                if kafka_error(error).code() != KafkaError.NON_EMPTY_GROUP or time.monotonic() > deadline:
-                    raise
-                time.sleep(AGAIN_SECONDS)
-            else:
-                return
 
     def look_up(self, identity: Identity) -> Terms | None:
         """Return what *identity* is the subscription of; None: there is no such one.
