@@ -14,9 +14,11 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from crash_checker import AUTO_LISTENER, AUTO_LOOP, AUTO_RECEIVE, CLIENT, DUPS_OK, INDIVIDUAL
 from crash_history import Kind, Writer, now
@@ -34,6 +36,8 @@ from kjms import (
     Session,
 )
 from kjms.engine import process_statistics
+
+Made = TypeVar("Made")
 
 WAIT: Final = 200  # milliseconds a receive waits
 AGAIN_SECONDS: Final = 0.1  # before something that failed is tried again
@@ -119,10 +123,16 @@ class Process:
 
     def connected(self) -> Connection | None:
         """Return a connection, as soon as there is a broker; None when it is time to leave."""
+        return self.made(self.factory.create_connection)
+
+    def made(self, make: Callable[[], Made], writer: Writer | None = None) -> Made | None:
+        """Return what *make* makes, as soon as the broker answers; None when it is time to leave."""
         while not self.leaving.is_set():
             try:
-                return self.factory.create_connection()
-            except JMSException:
+                return make()
+            except JMSException as error:
+                if writer is not None:
+                    writer.write(Kind.FAILED, text=f"create: {error}")
                 self.leaving.wait(AGAIN_SECONDS)
         return None
 
@@ -246,16 +256,11 @@ class Receiver:
     def consumer(self, session: Session) -> MessageConsumer | None:
         """Return a consumer with a selector chosen by chance; None when it is time to leave."""
         selector = self.change.selector()
-        while not self.process.leaving.is_set():
-            try:
-                consumer = session.create_consumer(self.process.destination, selector or None)
-            except JMSException as error:
-                self.writer.write(Kind.FAILED, text=f"create_consumer: {error}")
-                self.process.leaving.wait(AGAIN_SECONDS)
-            else:
-                self.writer.write(Kind.CHANGED, text=selector)
-                return consumer
-        return None
+        make = partial(session.create_consumer, self.process.destination, selector or None)
+        consumer = self.process.made(make, self.writer)
+        if consumer is not None:
+            self.writer.write(Kind.CHANGED, text=selector)
+        return consumer
 
     def changed(self, session: Session, consumer: MessageConsumer) -> MessageConsumer | None:
         """Close *consumer*, with the batch that it has, and return another one; None when it is time to leave."""

@@ -16,11 +16,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from crash_history import Kind, Writer, now
 from crash_process import AGAIN_SECONDS, LOOK_SECONDS, WAIT, Change, Process, Task
@@ -39,8 +40,6 @@ from kjms import (
     Session,
     TransactionRolledBackException,
 )
-
-Made = TypeVar("Made")
 
 IDLE_SECONDS: Final = 0.5  # a listener's session that got nothing for so long commits what it has
 SLOW_SECONDS: Final = 15.0  # closing gives Kafka 5 seconds, and there are several things to close
@@ -138,26 +137,17 @@ class Mover:
 
     def use(self, connection: Connection, session: Session) -> None:
         self.session = session
-        producer = self.made(lambda: session.create_producer(Queue(self.task.target)))
+        producer = self.process.made(partial(session.create_producer, Queue(self.task.target)), self.writer)
         consumer = self.consumer()
         if producer is not None and consumer is not None:
             self.producer = producer
             (self.listen if self.mode == LISTENER else self.receive)(connection, consumer)
 
-    def made(self, make: Callable[[], Made]) -> Made | None:
-        """Return what *make* makes, as soon as the broker answers; None when it is time to leave."""
-        while not self.leaving.is_set():
-            try:
-                return make()
-            except JMSException as error:
-                self.writer.write(Kind.FAILED, text=f"create: {error}")
-                self.leaving.wait(AGAIN_SECONDS)
-        return None
-
     def consumer(self) -> MessageConsumer | None:
         """Return a consumer with a selector chosen by chance; None when it is time to leave."""
         selector = self.change.selector()
-        consumer = self.made(lambda: self.session.create_consumer(Queue(self.task.queue), selector or None))
+        make = partial(self.session.create_consumer, Queue(self.task.queue), selector or None)
+        consumer = self.process.made(make, self.writer)
         if consumer is not None:
             self.writer.write(Kind.CHANGED, text=selector)
         return consumer
