@@ -27,6 +27,7 @@ class Tuning:
             given, that of the cluster.
         grace_seconds: How long a group consumer stays in its group without a started consumer: joining again costs
             more than waiting.
+        leaving_seconds: For which Kafka may count members that have left a group.
         partition_check_seconds: Without a group, which would tell: between looks for partitions that were added.
         metadata_limit: Characters of settlement in a commit; brokers refuse metadata of over 4,096 bytes by default.
         most_runs: Runs of unsettled messages, between settled ones, before some are moved to the overflow topic: each
@@ -65,6 +66,7 @@ class Tuning:
 
     wall_clock: Callable[[], float] = time.time
     grace_seconds: float = 3.0
+    leaving_seconds: float = 2.0
     partition_check_seconds: float = 10.0
     metadata_limit: int = LIMIT
     most_runs: int = 1_000

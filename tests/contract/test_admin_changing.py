@@ -350,19 +350,21 @@ def test_queues_and_topics_are_created_and_deleted(admin_of: Admin, kafka: Any, 
         admin_of.delete_queue(queue)
 
 
-def test_a_queue_is_deleted_once_its_last_consumer_has_left(
-    admin_of: Admin, kafka: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_queue_is_deleted_once_its_last_consumer_has_left(kafka: Any, queue: Queue) -> None:
     """A consumer that is closed meanwhile is not in the way: Kafka may count it for a moment longer."""
-    monkeypatch.setattr("kjms.engine.admin.coordinators.LEAVING_SECONDS", WAIT_MS / 1000)
-    with ThreadPoolExecutor(1) as pool:
+    with (
+        ThreadPoolExecutor(1) as pool,
+        tuned(leaving_seconds=WAIT_MS / 1000),
+        apart(kafka.bootstrap_servers) as own,
+        Admin.of(own) as admin,
+    ):
         with apart(kafka.bootstrap_servers) as connection:
             send(connection, queue, "one")
             take(consume(connection, queue), 1)
-            deleting = pool.submit(admin_of.delete_queue, queue)
+            deleting = pool.submit(admin.delete_queue, queue)
             assert not wait([deleting], NOTHING_MS / 1000).done
         deleting.result(WAIT_MS / 1000)
-    assert queue.queue_name not in {each.name for each in admin_of.queues()}
+        assert queue.queue_name not in {each.name for each in admin.queues()}
 
 
 def test_a_queue_is_deleted_after_a_purge_and_made_again(kafka: Any, queue: Queue) -> None:

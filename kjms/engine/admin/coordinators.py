@@ -11,13 +11,13 @@ from typing import Any, Final, TypeVar, cast
 from kjms.engine.admin.answers import AnsweringClient, closed, open_answering
 from kjms.engine.kafka import AdminPort, ConsumerGroupTopicPartitions, KafkaError, KafkaException, kafka_error
 from kjms.engine.settings import KEEP_BROKERS
+from kjms.engine.tuning import DEFAULTS, Tuning
 
 __all__ = ["Coordinators"]
 
 Answer = TypeVar("Answer")
 
 LATER_SECONDS: Final = 60.0  # librdkafka's timeout comes so much later
-LEAVING_SECONDS: Final = 2.0  # how long Kafka may count members that have left
 AGAIN_SECONDS: Final = 0.05  # between attempts
 LONGEST_SECONDS: Final = 3_600.0  # the longest that librdkafka takes
 
@@ -31,11 +31,13 @@ class Coordinators:
     Args:
         config: librdkafka's settings of an admin client.
         timeout: Seconds that Kafka may take to answer.
+        tuning: The engine's times and limits.
     """
 
-    def __init__(self, config: Mapping[str, Any], timeout: float) -> None:
+    def __init__(self, config: Mapping[str, Any], timeout: float, tuning: Tuning = DEFAULTS) -> None:
         self._config = {**KEEP_BROKERS, **config}
         self._timeout = min(timeout, LONGEST_SECONDS - LATER_SECONDS)
+        self._tuning = tuning
         self._lock = threading.Lock()
         self._asked: set[AnsweringClient] = set()
         self._is_closed = False
@@ -87,7 +89,7 @@ class Coordinators:
             KafkaException: It has members, or the broker refuses or does not answer.
             JMSException: There can be no more clients, or this was closed.
         """
-        deadline = time.monotonic() + (LEAVING_SECONDS if is_left else 0.0)
+        deadline = time.monotonic() + (self._tuning.leaving_seconds if is_left else 0.0)
         while True:
             answers = self.ask(lambda admin, timeout: admin.delete_consumer_groups([group], request_timeout=timeout))
             try:

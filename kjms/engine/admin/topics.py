@@ -96,7 +96,7 @@ class Topics:
         """Topics that were deleted and made again, until what is known of them is forgotten."""
         self.ids = TopicIds(lambda: self.admin, self._timeout, tuning)
         self.expected = ExpectedTopics(lambda: self.admin, self._timeout)
-        self.coordinators = Coordinators(self._config, self._timeout)
+        self.coordinators = Coordinators(self._config, self._timeout, tuning)
         self._lock = threading.Lock()
 
     @property
