@@ -110,7 +110,7 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
     def commit(self, work: SessionTransaction) -> JMSException | None:
         """Commit *work*: return None when all of it was committed, or the reason why nothing was."""
         try:
-            return work.wait() if self._submit(work) else JMSException("commit: the connection is closed")
+            return work.wait() if self._submit(work) else _was_closed()
         except BaseException:  # Ctrl-C
             work.abandon()
             raise
@@ -121,7 +121,7 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
             left = list(self._units)
             self._units.clear()
         for work in left:
-            work.end(JMSException("commit: the connection was closed"))
+            work.end(_was_closed())
         if self._has_marked:
             self._bookkeeping.wipe_mark(self._id)
 
@@ -165,10 +165,15 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
         else:
             culprits = self._culprits(batch, error)
         with self._changed:
-            self._units.extend(work for work in batch if work not in culprits)
-            self._alone = max(self._alone, len(self._units))  # so that none fails, or waits, because of another
+            left = [work for work in batch if work not in culprits]
+            if not self._closing:
+                self._units.extend(left)
+                self._alone = max(self._alone, len(self._units))  # so that none fails, or waits, because of another
+                left = []
         for work in culprits:
             work.end(reason)
+        for work in left:
+            work.end(_was_closed())
 
     def _culprits(self, batch: list[SessionTransaction], error: Exception) -> list[SessionTransaction]:
         """Return the work that caused *error*; none, if that is to be found out."""
@@ -182,3 +187,7 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
             work.is_singly = True
             return []
         return batch
+
+
+def _was_closed() -> JMSException:
+    return JMSException("commit: the connection was closed")
