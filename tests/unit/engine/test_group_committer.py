@@ -36,7 +36,7 @@ class Failing(GroupCommitter):
 def test_what_fails_after_the_close_is_not_tried_again(
     monkeypatch: pytest.MonkeyPatch, is_too_large: bool, text: str
 ) -> None:
-    """Its commit returns, though no thread is left to try again: Kafka answered when the close had given up waiting."""
+    """Its commit returns, though no thread is left to try again: the answer came after the close had given up."""
     monkeypatch.setattr("kjms.engine.transactions.transactional_producer.COMMIT_SECONDS", 0)
     copy = Copy("orders", 0, KafkaRecord(None, b"", [], 0))
     committer = Failing(AbortedError(JMSException("refused"), is_too_large=is_too_large))
