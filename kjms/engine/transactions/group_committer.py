@@ -164,16 +164,13 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
             time.sleep(OVERFLOW_SECONDS if isinstance(reason, OutgrownError) else PAUSE_SECONDS)
         else:
             culprits = self._culprits(batch, error)
+        for work in batch:
+            if work in culprits:
+                work.end(reason)
+            elif not self._submit(work):
+                work.end(_was_closed())
         with self._changed:
-            left = [work for work in batch if work not in culprits]
-            if not self._closing:
-                self._units.extend(left)
-                self._alone = max(self._alone, len(self._units))  # so that none fails, or waits, because of another
-                left = []
-        for work in culprits:
-            work.end(reason)
-        for work in left:
-            work.end(_was_closed())
+            self._alone = max(self._alone, len(self._units))  # so that none fails, or waits, because of another
 
     def _culprits(self, batch: list[SessionTransaction], error: Exception) -> list[SessionTransaction]:
         """Return the work that caused *error*; none, if that is to be found out."""
