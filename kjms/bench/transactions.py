@@ -70,7 +70,7 @@ def _move(stage: Stage, each: int, sessions: int) -> float:
 
 
 def _loop(
-    stage: Stage, each: int, settings: Mapping[str, Any], at_most: int = 1_000_000, *, in_order: bool = False
+    stage: Stage, each: int, settings: Mapping[str, Any], at_most: int = 1_000_000, *, at_end: bool = False
 ) -> float:
     """Return the messages per second of Kafka's usual loop: consume, transform, produce.
 
@@ -79,9 +79,9 @@ def _loop(
         each: How many in a transaction.
         settings: The producer's.
         at_most: How many transactions at the most.
-        in_order: Whether it does as kjms does, so that a session that takes long holds up no consumer of the target,
-            and the source is not touched before the target has confirmed: it produces all that it has made at the end,
-            and sends the offsets when that is confirmed.
+        at_end: Whether what it has made is produced at the end of a transaction, and the offsets are sent when that is
+            confirmed. kjms does so: a session that takes long holds up no consumer of the target, and the source is
+            not touched before the target has confirmed.
     """
     transactions = min(max(stage.count // each, 1), at_most)
     source, target = stage.topic(filled=(transactions + WARM) * each), stage.topic()
@@ -96,9 +96,9 @@ def _loop(
         }
     )
     producer.init_transactions(WAIT)
-    _pass_on(consumer, producer, target, WARM, each, stage.sample(), in_order=in_order)
+    _pass_on(consumer, producer, target, WARM, each, stage.sample(), at_end=at_end)
     with Clock() as clock:
-        _pass_on(consumer, producer, target, transactions, each, stage.sample(), in_order=in_order)
+        _pass_on(consumer, producer, target, transactions, each, stage.sample(), at_end=at_end)
     consumer.close()
     return transactions * each / clock.seconds
 
@@ -111,7 +111,7 @@ def _pass_on(
     each: int,
     sample: Sample,
     *,
-    in_order: bool,
+    at_end: bool,
 ) -> None:
     kind = dict(sample.headers)["kjms"]
     for _ in range(transactions):
@@ -134,12 +134,12 @@ def _pass_on(
                     ("urgent", headers["urgent"]),
                     ("JMSMessageID", b"ID:%d" % number),
                 ]
-                if in_order:
+                if at_end:
                     held.append(made)
                 else:
                     producer.produce(target, TEXT.encode(), headers=made)
                 left -= 1
-        if in_order:
+        if at_end:
             for made in held:
                 producer.produce(target, TEXT.encode(), headers=made)
             producer.flush()
@@ -167,7 +167,7 @@ def _(stage: Stage) -> float:
 
 @batches.side("raw, writes at the end, and the offsets after the target has confirmed", is_baseline=False)
 def _(stage: Stage) -> float:
-    return _loop(stage, EACH, QUICK, in_order=True)
+    return _loop(stage, EACH, QUICK, at_end=True)
 
 
 @batches.side("raw, librdkafka's defaults", is_baseline=False)
