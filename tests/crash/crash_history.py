@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
 
@@ -88,16 +88,7 @@ class Event:
         return Event(**{**values, "kind": Kind(values["kind"]), "numbers": tuple(values.get("numbers", ()))})
 
 
-DEFAULTS = {
-    "numbers": (),
-    "asked": 0.0,
-    "redelivered": False,
-    "count": 1,
-    "moved": False,
-    "back": False,
-    "consumer": 0,
-    "text": "",
-}
+DEFAULTS = {each.name: each.default for each in fields(Event)}
 
 
 @dataclass

@@ -136,6 +136,14 @@ class Process:
                 self.leaving.wait(AGAIN_SECONDS)
         return None
 
+    def consumer(self, session: Session, change: Change, writer: Writer) -> MessageConsumer | None:
+        """Return a consumer with a selector that *change* chooses; None when it is time to leave."""
+        selector = change.selector()
+        consumer = self.made(partial(session.create_consumer, self.destination, selector or None), writer)
+        if consumer is not None:
+            writer.write(Kind.CHANGED, text=selector)
+        return consumer
+
 
 class Change:
     """When a session closes its consumer and makes one with another selector: a few messages after a rest.
@@ -243,7 +251,7 @@ class Receiver:
         """Work, and write down unexpected errors."""
         try:
             with self.connection.create_session(JMS_MODES[self.mode]) as session:
-                consumer = self.consumer(session)
+                consumer = self.process.consumer(session, self.change, self.writer)
                 if consumer is not None:
                     self.work(session, consumer)
             self.writer.write(Kind.LEFT)
@@ -253,15 +261,6 @@ class Receiver:
             self.writer.write(Kind.BROKE, text=f"{type(error).__name__}: {error}")
             raise
 
-    def consumer(self, session: Session) -> MessageConsumer | None:
-        """Return a consumer with a selector chosen by chance; None when it is time to leave."""
-        selector = self.change.selector()
-        make = partial(session.create_consumer, self.process.destination, selector or None)
-        consumer = self.process.made(make, self.writer)
-        if consumer is not None:
-            self.writer.write(Kind.CHANGED, text=selector)
-        return consumer
-
     def changed(self, session: Session, consumer: MessageConsumer) -> MessageConsumer | None:
         """Close *consumer*, with the batch that it has, and return another one; None when it is time to leave."""
         try:
@@ -269,7 +268,7 @@ class Receiver:
         except JMSException as error:
             self.writer.write(Kind.NOT_ACKNOWLEDGED, *self.held_by_auto(), text=f"close: {error}")
         self.ready = now()
-        return self.consumer(session)
+        return self.process.consumer(session, self.change, self.writer)
 
     def work(self, session: Session, consumer: MessageConsumer | None) -> None:
         if self.mode == AUTO_LISTENER:

@@ -138,19 +138,10 @@ class Mover:
     def use(self, connection: Connection, session: Session) -> None:
         self.session = session
         producer = self.process.made(partial(session.create_producer, Queue(self.task.target)), self.writer)
-        consumer = self.consumer()
+        consumer = self.process.consumer(session, self.change, self.writer)
         if producer is not None and consumer is not None:
             self.producer = producer
             (self.listen if self.mode == LISTENER else self.receive)(connection, consumer)
-
-    def consumer(self) -> MessageConsumer | None:
-        """Return a consumer with a selector chosen by chance; None when it is time to leave."""
-        selector = self.change.selector()
-        make = partial(self.session.create_consumer, Queue(self.task.queue), selector or None)
-        consumer = self.process.made(make, self.writer)
-        if consumer is not None:
-            self.writer.write(Kind.CHANGED, text=selector)
-        return consumer
 
     def changed(self, consumer: MessageConsumer) -> MessageConsumer | None:
         """Close *consumer*, with the batch that it has, and return another one; None when it is time to leave.
@@ -162,7 +153,7 @@ class Mover:
         except JMSException as error:
             self.writer.write(Kind.FAILED, text=f"close: {error}")
         self.closed += 1
-        return self.consumer()
+        return self.process.consumer(self.session, self.change, self.writer)
 
     # Two ways to receive.
 
