@@ -11,6 +11,7 @@ from kjms.engine.kafka import ConsumerPort, KafkaMessage, TopicPartition
 
 __all__ = ["Membership", "OnRebalance"]
 
+JOIN_SECONDS: Final = 2.0  # how long closing waits for the group to name the consumer
 LEAVE_SECONDS: Final = 5.0  # how long partitions may take to be given up before the consumer is closed all the same
 POLL_SECONDS: Final = 0.005
 
@@ -67,17 +68,30 @@ class Membership:
         group without a LeaveGroup request, and the other members' next rebalance, with their commits behind it, waits
         for the session time-out. The member id goes with that request. Partitions that *consumer* reads without the
         group (`Consumer.incremental_assign`) are not waited for: the group never revokes them.
+
+        A consumer that has no member id yet may have asked for one. Without it, librdkafka cannot leave, while the
+        broker has every rebalance wait, for the session time-out, until that member joins.
         """
-        try:
-            consumer.unsubscribe()
-            deadline = time.monotonic() + LEAVE_SECONDS
-            self.poll(consumer, 0)  # what comes is read again by the next owner
-            while (self._assigned or consumer.memberid()) and time.monotonic() < deadline:
-                self.poll(consumer, POLL_SECONDS)
-        except Exception:
-            _log.exception("giving up partitions failed")
-        finally:
-            consumer.close()
+        for step in (self._receive_id, self._leave):
+            try:
+                step(consumer)
+            except Exception:
+                _log.exception("giving up partitions failed")
+        consumer.close()
+
+    def _receive_id(self, consumer: ConsumerPort) -> None:
+        self._poll_while(lambda: not consumer.memberid(), consumer, JOIN_SECONDS)
+
+    def _leave(self, consumer: ConsumerPort) -> None:
+        consumer.unsubscribe()
+        self.poll(consumer, 0)
+        self._poll_while(lambda: self._assigned or consumer.memberid(), consumer, LEAVE_SECONDS)
+
+    def _poll_while(self, condition: Callable[[], object], consumer: ConsumerPort, seconds: float) -> None:
+        """Poll while *condition* holds, for *seconds* at the most; what comes is read again by the next owner."""
+        deadline = time.monotonic() + seconds
+        while condition() and time.monotonic() < deadline:
+            self.poll(consumer, POLL_SECONDS)
 
     def _keeping(self, callback: OnRebalance, change: Callable[[Iterable[tuple[str, int]]], None]) -> OnRebalance:
         def call(consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:

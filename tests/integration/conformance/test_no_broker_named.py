@@ -8,19 +8,19 @@ import pytest
 
 from kjms import MessageConsumer, Queue, Session, TransactionRolledBackException
 from tests.helpers import WAIT_MS, apart, consume, send, take, text, wait_for
-from tests.metadata_proxy import MetadataProxy
+from tests.kafka_proxy import KafkaProxy
 
 ASK_SOON = {"topic.metadata.refresh.interval.ms": "200"}
 
 
 @pytest.fixture(scope="module")
-def proxy() -> Iterator[MetadataProxy]:
+def proxy() -> Iterator[KafkaProxy]:
     """A proxy before a Kafka of its own."""
-    with MetadataProxy() as proxy:
+    with KafkaProxy() as proxy:
         yield proxy
 
 
-def name_none(proxy: MetadataProxy) -> None:
+def name_none(proxy: KafkaProxy) -> None:
     """Have clients learn once that the cluster has no broker: those that ask soon, consumers and producers."""
     before = proxy.changed
     proxy.name_none_once()
@@ -41,7 +41,7 @@ def pass_on(consumer: MessageConsumer, session: Session, queue: Queue) -> None:
 
 @pytest.mark.slow
 @pytest.mark.requirement("JMS-4.3.8-4", "NEV-187", "NET-421")
-def test_clients_find_their_brokers_again(proxy: MetadataProxy, queue: Queue) -> None:
+def test_clients_find_their_brokers_again(proxy: KafkaProxy, queue: Queue) -> None:
     """Messages flow again, in a process that reads the queue and in one to which its messages are handed over."""
     servers = proxy.bootstrap_servers
     with apart(servers, kafka=ASK_SOON, hand_over=True) as home, apart(servers, kafka=ASK_SOON, hand_over=True) as away:

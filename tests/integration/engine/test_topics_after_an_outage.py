@@ -10,7 +10,7 @@ from kjms.broker import LocalBroker
 from kjms.engine.admin.topics import Topics
 from kjms.engine.settings import admin_settings, common_settings
 from tests.helpers import send, wait_for
-from tests.metadata_proxy import MetadataProxy
+from tests.kafka_proxy import KafkaProxy
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def test_offsets_are_found_when_the_leader_has_a_new_epoch(breakable_broker: Loc
 
 def test_topics_are_looked_up_again_after_metadata_without_brokers(queue: Queue) -> None:
     """The admin client alone learned that the cluster had none: no other client of the process notices it."""
-    with MetadataProxy() as proxy, topics_at(proxy.bootstrap_servers) as topics:
+    with KafkaProxy() as proxy, topics_at(proxy.bootstrap_servers) as topics:
         topics.make(queue.queue_name, 2, None, {})
         for hidden in range(3):
 

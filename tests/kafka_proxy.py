@@ -1,4 +1,4 @@
-"""A TCP proxy before a Kafka broker that can leave the brokers out of what that one says of its cluster."""
+"""A TCP proxy before a Kafka broker that can hold its responses, and leave the brokers out of those on its cluster."""
 
 from __future__ import annotations
 
@@ -6,24 +6,34 @@ import contextlib
 import socket
 import struct
 import threading
+from collections import Counter
 from typing import Final
 
 from kjms.broker import LocalBroker
 from kjms.broker._ports import free_port
 
-METADATA: Final = 3  # Kafka's number of that request
+METADATA: Final = 3  # Kafka's numbers of requests
+JOIN_GROUP: Final = 11
+LEAVE_GROUP: Final = 13
 COMPACT: Final = 9  # the first version of it with compact arrays
 
 
-class MetadataProxy:
+class KafkaProxy:
     """Passes on what clients and a broker of its own say to each other; the broker knows no other address of itself.
 
     Attributes:
         changed: How many Metadata responses named no broker.
+        requests: How many requests were passed on, of each kind.
+        held: How many responses wait for `release`.
     """
 
     def __init__(self) -> None:
         self.changed = 0
+        self.requests: Counter[int] = Counter()
+        self.held = 0
+        self._kind_held = -1
+        self._released = threading.Event()
+        self._released.set()
         self._chosen: set[socket.socket] = set()  # of the clients that are to get such a response
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._target = "127.0.0.1", free_port()
@@ -38,7 +48,7 @@ class MetadataProxy:
         host, port = self._listener.getsockname()
         return f"{host}:{port}"
 
-    def __enter__(self) -> MetadataProxy:
+    def __enter__(self) -> KafkaProxy:
         """Start the broker, and pass on."""
         threading.Thread(target=self._accept, name="proxy-accept", daemon=True).start()
         self._broker.start()
@@ -46,6 +56,7 @@ class MetadataProxy:
 
     def __exit__(self, *_exc: object) -> None:
         """Close the connections, and end the broker."""
+        self.release()
         self._broker.close()
         for each in (self._listener, *self._clients, *self._brokers):
             _close(each)
@@ -53,6 +64,16 @@ class MetadataProxy:
     def name_none_once(self) -> None:
         """Leave the brokers out of the next Metadata response on each of the connections that there are now."""
         self._chosen = set(self._clients)
+
+    def hold(self, kind: int) -> None:
+        """Hold the responses to requests of *kind*, and what comes after them on their connections."""
+        self._kind_held = kind
+        self._released.clear()
+
+    def release(self) -> None:
+        """Pass on what is held, and hold no more."""
+        self._kind_held = -1
+        self._released.set()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -63,33 +84,36 @@ class MetadataProxy:
                 except OSError:
                     client.close()
                     continue
-                asked: set[int] = set()
+                asked: dict[int, tuple[int, int]] = {}  # kind and version, by the number of the request
                 self._clients.append(client)
                 self._brokers.append(broker)
                 for passes, *ends in ((self._pass_requests, client, broker), (self._pass_responses, broker, client)):
                     threading.Thread(target=passes, args=(*ends, asked), name="proxy", daemon=True).start()
 
-    def _pass_requests(self, client: socket.socket, broker: socket.socket, asked: set[int]) -> None:
+    def _pass_requests(self, client: socket.socket, broker: socket.socket, asked: dict[int, tuple[int, int]]) -> None:
         with contextlib.suppress(OSError, EOFError):
             while True:
                 request = _frame(client)
                 kind, version, number = struct.unpack_from(">hhi", request)
-                if kind == METADATA and version >= COMPACT:
-                    asked.add(number)
+                asked[number] = kind, version
+                self.requests[kind] += 1
                 broker.sendall(struct.pack(">i", len(request)) + request)
         _close(broker)
 
-    def _pass_responses(self, broker: socket.socket, client: socket.socket, asked: set[int]) -> None:
+    def _pass_responses(self, broker: socket.socket, client: socket.socket, asked: dict[int, tuple[int, int]]) -> None:
         with contextlib.suppress(OSError, EOFError):
             while True:
                 response = _frame(broker)
                 (number,) = struct.unpack_from(">i", response)
-                if number in asked:
-                    asked.remove(number)
-                    if client in self._chosen:
-                        self._chosen.remove(client)
-                        response = without_brokers(response)
-                        self.changed += 1
+                kind, version = asked.pop(number)
+                if kind == self._kind_held:
+                    self.held += 1
+                    self._released.wait()
+                    self.held -= 1
+                if kind == METADATA and version >= COMPACT and client in self._chosen:
+                    self._chosen.remove(client)
+                    response = without_brokers(response)
+                    self.changed += 1
                 client.sendall(struct.pack(">i", len(response)) + response)
         _close(client)
 
