@@ -233,7 +233,6 @@ class Relocations:
                         target.settlement.note(offset, delivery.history)
             commits, too_large = self._assignment.plan(settled=settled)
             if too_large:
-                self.unplan(made)
                 if not made:
                     self.make_room(too_large, ALL)
                 raise OutgrownError(f"the settlement of {self._assignment.name} does not fit")

@@ -118,7 +118,7 @@ class Settler(Protocol[Message]):
         """Return the commits that settle the originals of *made*, and *deliveries*, and the group's metadata."""
 
     def unplan(self, made: Sequence[Move[Message]]) -> None:
-        """Record that the transaction of *made* was not committed."""
+        """Record that the transaction of *made* was not committed, be it planned or not, or in part."""
 
     def done(self, commits: Sequence[Any], made: Sequence[Move[Message]], deliveries: Sequence[Message]) -> None:
         """Record that *commits*, from `plan`, were committed."""

@@ -301,8 +301,8 @@ class TransactionalProducer(Generic[Unit]):
                         producer.send_offsets_to_transaction(offsets, groups[settler], COMMIT_SECONDS)
                 self._commit(producer, commits, first)
             except BaseException as error:
-                for settler in commits:
-                    settler.unplan(made[settler])
+                for settler, moved in made.items():
+                    settler.unplan(moved)
                     if isinstance(error, UnknownError) and self._closing:
                         settler.committer.stop()
                 raise
