@@ -36,17 +36,17 @@ class Destinations:
         topic = self._topic(destination)
         if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
             raise ValueError(f"partitions is a whole number greater than 0, not {partitions!r}")
-        if self._cluster.partitions(topic):
-            text = f"{destination} exists already: there is a Kafka topic {topic!r}"
-            raise InvalidDestinationException(text, "TOPIC_ALREADY_EXISTS")
         chosen = self._options.destination(destination_name(destination))
-        self._cluster.create(
+        is_new = self._cluster.create(
             topic,
             partitions or chosen.partitions or 1,
             chosen.replication_factor,
             {name: str(value) for name, value in (config or {}).items()},
             is_queue=isinstance(destination, Queue),
         )
+        if not is_new:
+            text = f"{destination} exists already: there is a Kafka topic {topic!r}"
+            raise InvalidDestinationException(text, "TOPIC_ALREADY_EXISTS")
 
     def delete_queue(self, queue: Queue) -> None:
         """Delete *queue* with its consumer groups, and what is in it."""

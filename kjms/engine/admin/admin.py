@@ -150,15 +150,17 @@ class Admin:
         config: Mapping[str, str],
         *,
         is_queue: bool,
-    ) -> None:
+    ) -> bool:
         """Make *topic*, with the settings *config*; that of a queue keeps what was not consumed.
 
-        Another process may make it at the same time.
+        Returns:
+            Whether it was not there.
         """
         own = QUEUE_CONFIG if is_queue else {}
-        self._topics.make(topic, partitions, replication_factor, {**own, **config})
-        if is_queue:
+        is_new = self._topics.make(topic, partitions, replication_factor, {**own, **config})
+        if is_new and is_queue:
             self._bookkeeping.keep_made(topic, is_awaited=True)
+        return is_new
 
     def delete_topics(self, topics: Sequence[str]) -> None:
         """Delete *topics*; those that are not there are deleted already."""

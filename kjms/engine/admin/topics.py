@@ -240,21 +240,23 @@ class Topics:
         with self._lock:
             found = self.partitions(topic)
             if not found:
-                self._create(topic, partitions, replication_factor, QUEUE_CONFIG if queue else {})
-                if queue and topic in self.created:
+                is_new = self._create(topic, partitions, replication_factor, QUEUE_CONFIG if queue else {})
+                if is_new and queue:
                     self.new_queues.append(topic)
                 found = self._wait_until_visible(topic)
         return found
 
-    def make(self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]) -> None:
-        """Make *topic*, which is not there.
+    def make(self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]) -> bool:
+        """Make *topic*; return whether it was not there.
 
         Raises:
             JMSException: It cannot be made.
         """
         with self._lock:
-            self._create(topic, partitions, replication_factor, dict(config))
-            self._wait_until_visible(topic)
+            is_new = self._create(topic, partitions, replication_factor, dict(config))
+            if is_new:
+                self._wait_until_visible(topic)
+            return is_new
 
     def delete(self, topics: Sequence[str], timeout: float | None = None) -> None:
         """Delete *topics*; those that are not there are deleted already.
@@ -383,17 +385,19 @@ class Topics:
         if policy != "compact":
             raise JMSException(f"the Kafka topic {topic!r} has cleanup.policy={policy}, and needs compact")
 
-    def _create(self, topic: str, partitions: int, replication_factor: int | None, config: dict[str, str]) -> None:
-        self.created.add(topic)
+    def _create(self, topic: str, partitions: int, replication_factor: int | None, config: dict[str, str]) -> bool:
+        """Create *topic*; return False where it is there: brokers may still list one that is deleted, and this asks."""
         wanted = NewTopic(topic, partitions, replication_factor or -1, config=config)
         try:
             self.admin.create_topics([wanted], operation_timeout=self._timeout, request_timeout=self._timeout)[
                 topic
             ].result()
         except KafkaException as error:
-            self.created.discard(topic)
             if kafka_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another process was first
                 raise jms_error(error, f"create the Kafka topic {topic!r}", to="Create", topic=topic) from error
+            return False
+        self.created.add(topic)
+        return True
 
     def _wait_until_visible(self, topic: str) -> int:
         deadline = time.monotonic() + self._tuning.topic_visible_seconds

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kjms import ConnectionFactory, InvalidDestinationException, JMSContext, Queue, Topic
+from kjms import admin as tools
 from kjms.client.engine_access import engine_of
 from kjms.engine import Admin
 from kjms.mapping.names import REGISTRY, queue_group
@@ -49,6 +50,19 @@ def test_topics_spans_and_what_is_settled(admin: Admin, factory: ConnectionFacto
     assert group in admin.groups()
     assert admin.settled({group: "orders"})[group]["orders"] == admin.committed(group, "orders") == {0: 2}
     assert admin.settings(["orders"], ["retention.ms"]) == {"orders": {"retention.ms": "-1"}}
+
+
+def test_a_queue_is_made_anew_that_a_broker_still_lists(
+    factory: ConnectionFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers learn of a deletion one after the other; the one that makes topics knows what is there."""
+    with factory.create_connection() as connection, tools.Admin.of(connection) as admin:
+        admin.create_queue(ORDERS)
+        admin.delete_queue(ORDERS)
+        monkeypatch.setattr(engine_of(connection).topics, "look_up", lambda _: 1)
+        admin.create_queue(ORDERS)
+        with pytest.raises(InvalidDestinationException, match="queue://orders exists already"):
+            admin.create_queue(ORDERS)
 
 
 def test_looking_at_subscriptions_makes_no_topic(admin: Admin) -> None:
