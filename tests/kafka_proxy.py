@@ -15,6 +15,8 @@ from kjms.broker._ports import free_port
 METADATA: Final = 3  # Kafka's numbers of requests
 JOIN_GROUP: Final = 11
 LEAVE_GROUP: Final = 13
+ADD_OFFSETS_TO_TXN: Final = 25
+END_TXN: Final = 26
 COMPACT: Final = 9  # the first version of it with compact arrays
 
 
@@ -25,13 +27,15 @@ class KafkaProxy:
         changed: How many Metadata responses named no broker.
         requests: How many requests were passed on, of each kind.
         held: How many responses wait for `release`.
+        lost: How many clients of held responses have left.
     """
 
     def __init__(self) -> None:
         self.changed = 0
         self.requests: Counter[int] = Counter()
-        self.held = 0
+        self.held = self.lost = 0
         self._kind_held = -1
+        self._holding: set[socket.socket] = set()
         self._released = threading.Event()
         self._released.set()
         self._chosen: set[socket.socket] = set()  # of the clients that are to get such a response
@@ -68,6 +72,8 @@ class KafkaProxy:
     def hold(self, kind: int) -> None:
         """Hold the responses to requests of *kind*, and what comes after them on their connections."""
         self._kind_held = kind
+        self.lost = 0
+        self._holding.clear()
         self._released.clear()
 
     def release(self) -> None:
@@ -98,6 +104,7 @@ class KafkaProxy:
                 asked[number] = kind, version
                 self.requests[kind] += 1
                 broker.sendall(struct.pack(">i", len(request)) + request)
+        self.lost += client in self._holding
         _close(broker)
 
     def _pass_responses(self, broker: socket.socket, client: socket.socket, asked: dict[int, tuple[int, int]]) -> None:
@@ -107,6 +114,7 @@ class KafkaProxy:
                 (number,) = struct.unpack_from(">i", response)
                 kind, version = asked.pop(number)
                 if kind == self._kind_held:
+                    self._holding.add(client)
                     self.held += 1
                     self._released.wait()
                     self.held -= 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ __all__ = ["GroupCommitter", "SessionTransaction"]
 _log = logging.getLogger("kjms.transactions")
 
 MOST: Final = 10_000  # records from which on a Kafka transaction takes in no other session's
-TIMEOUT_SECONDS: Final = 20.0  # of attempts after a failed producer, or while messages overflow
+TIMEOUT_SECONDS: Final = 20.0  # of attempts after the first failed producer, or while messages overflow
 OVERFLOW_SECONDS: Final = 0.02  # between attempts while messages overflow
 GATHERING: Final = 0.5  # of a transaction's time, at the most, the next one waits for as many sessions as there were
 CALMING: Final = 0.8  # of the crowd is expected again, if fewer came
@@ -48,7 +49,7 @@ class SessionTransaction:
         self._failure: JMSException | None = None
         self._is_abandoned = False
         self._has_ended = threading.Event()
-        self.until = time.monotonic() + TIMEOUT_SECONDS
+        self.until = math.inf  # since its first failure: no attempt begins later
 
     def parts(self) -> list[TransactionPart]:
         """Return the parts of the Kafka transaction: what is written, and what is settled of each group consumer."""
@@ -160,7 +161,10 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
         failure = error.cause if isinstance(error, AbortedError) else error
         reason = failure if isinstance(failure, JMSException) else JMSException(f"commit: {failure}", None, failure)
         if isinstance(reason, OutgrownError) or (isinstance(error, AbortedError) and error.is_passing):
-            culprits = [work for work in batch if self._closing or time.monotonic() > work.until]
+            now = time.monotonic()
+            culprits = [work for work in batch if self._closing or now > work.until]
+            for work in batch:
+                work.until = min(work.until, now + TIMEOUT_SECONDS)
             time.sleep(OVERFLOW_SECONDS if isinstance(reason, OutgrownError) else PAUSE_SECONDS)
         else:
             culprits = self._culprits(batch, error)

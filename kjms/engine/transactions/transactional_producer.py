@@ -312,17 +312,27 @@ class TransactionalProducer(Generic[Unit]):
     def _commit(
         self, producer: ProducerPort, commits: Mapping[Settler, Sequence[PlannedCommit]], first: TopicPartition | None
     ) -> None:
-        """Commit the transaction, in which *first* was written, and return when its outcome is known."""
+        """Commit the transaction, in which *first* was written, and return when its outcome is known.
+
+        Raises:
+            AbortedError: It was not committed, and may be made again.
+            UnknownError: The program closes, and does not wait for the outcome.
+        """
+        deadline = time.monotonic() + COMMIT_SECONDS
         while True:
             try:
                 producer.commit_transaction(COMMIT_SECONDS)
             except KafkaException as error:
                 if kafka_error(error).retriable():
-                    if not self._closing:
-                        continue  # its outcome is not known before it is answered
-                    raise UnknownError("transaction outcome unknown: the broker has not answered yet") from error
-                if not kafka_error(error).fatal() or not self._was_committed(commits, first):
+                    if self._closing:
+                        raise UnknownError("transaction outcome unknown: the broker has not answered yet") from error
+                    if time.monotonic() < deadline:
+                        continue
+                    # It may have forgotten the brokers (`KEEP_BROKERS`): the next one finds them, and the outcome.
+                elif not kafka_error(error).fatal():
                     raise
+                if not self._was_committed(commits, first):
+                    raise AbortedError(jms_error(error, "commit a transaction"), is_passing=True) from error
             return
 
     def _was_committed(self, commits: Mapping[Settler, Sequence[PlannedCommit]], first: TopicPartition | None) -> bool:
@@ -364,12 +374,12 @@ class TransactionalProducer(Generic[Unit]):
 
     def _undone(self, producer: ProducerPort, error: KafkaException) -> AbortedError:
         """Abort the transaction, or drop the producer; return the error."""
-        is_fatal = kafka_error(error).fatal()
-        if is_fatal:
-            self._producer = None
+        is_passing = kafka_error(error).fatal() or kafka_error(error).retriable()
+        if is_passing:
+            self._producer = None  # it may have forgotten the brokers (`KEEP_BROKERS`); the next one ends what is open
         else:
             self._abort(producer)
-        is_passing = is_fatal or kafka_error(error).code() in MOVING
+        is_passing = is_passing or kafka_error(error).code() in MOVING
         return AbortedError(jms_error(error, "commit a transaction"), is_passing=is_passing)
 
     def _abort(self, producer: ProducerPort) -> None:

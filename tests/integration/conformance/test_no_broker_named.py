@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from kjms import MessageConsumer, Queue, Session, TransactionRolledBackException
 from tests.helpers import WAIT_MS, apart, consume, send, take, text, wait_for
-from tests.kafka_proxy import KafkaProxy
+from tests.kafka_proxy import ADD_OFFSETS_TO_TXN, END_TXN, KafkaProxy
 
 ASK_SOON = {"topic.metadata.refresh.interval.ms": "200"}
 
@@ -58,3 +59,29 @@ def test_clients_find_their_brokers_again(proxy: KafkaProxy, queue: Queue) -> No
             name_none(proxy)
         left = take(consume(home, queue), 2)
         assert [text(message) for message in left] == ["passed on"] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("JMS-4.4.7-3", "JAK-commit-1")
+@pytest.mark.parametrize("request_kind", [ADD_OFFSETS_TO_TXN, END_TXN], ids=["offsets", "commit"])
+def test_a_commit_comes_through_whose_producer_forgets_the_brokers(
+    proxy: KafkaProxy, queue: Queue, request_kind: int
+) -> None:
+    """It finds none any more: another one finds out whether the transaction was committed, or makes it again."""
+    target = Queue(f"{queue.queue_name}.target")
+    with apart(proxy.bootstrap_servers, kafka=ASK_SOON) as connection, ThreadPoolExecutor(1) as pool:
+        session = connection.create_session(Session.SESSION_TRANSACTED)
+        consumer = session.create_consumer(queue)
+        send(connection, queue, "first")
+        assert text(consumer.receive(WAIT_MS)) == "first"
+        session.create_producer(target).send(session.create_text_message("passed on"))
+        proxy.hold(request_kind)
+        committed = pool.submit(session.commit)
+        wait_for(lambda: proxy.held)
+        proxy.name_none_once()
+        wait_for(lambda: proxy.lost)
+        proxy.release()
+        committed.result()
+        send(connection, queue, "second")
+        assert text(consumer.receive(3 * WAIT_MS)) == "second"
+        assert [text(message) for message in take(consume(connection, target), 1)] == ["passed on"]
