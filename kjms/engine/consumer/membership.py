@@ -11,7 +11,7 @@ from kjms.engine.kafka import ConsumerPort, KafkaMessage, TopicPartition
 
 __all__ = ["Membership", "OnRebalance"]
 
-JOIN_SECONDS: Final = 2.0  # how long closing waits for the group to name the consumer
+JOIN_SECONDS: Final = 2.0  # how long closing waits for the member id
 LEAVE_SECONDS: Final = 5.0  # how long partitions may take to be given up before the consumer is closed all the same
 POLL_SECONDS: Final = 0.005
 

@@ -49,7 +49,7 @@ class SessionTransaction:
         self._failure: JMSException | None = None
         self._is_abandoned = False
         self._has_ended = threading.Event()
-        self.until = math.inf  # since its first failure: no attempt begins later
+        self.until = math.inf  # no attempt begins later; it counts from the first failure
 
     def parts(self) -> list[TransactionPart]:
         """Return the parts of the Kafka transaction: what is written, and what is settled of each group consumer."""
