@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.offset_committer import OffsetCommitter
     from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.consumer.restoration import Recall
+    from kjms.txn.states import PartitionSettlement
 
 __all__ = ["TransferReading"]
 
@@ -171,9 +172,7 @@ class TransferReading:
             for partition in held:
                 partition.is_held = False
                 self._dispatcher.drop(partition)
-            partitions = [
-                partition for partition in held if partition.settlement.unsettled or partition.settlement.is_dirty
-            ]
+            partitions = [partition for partition in held if _needs_commit(partition.settlement)]
         deadline = time.monotonic() + CLOSE_SECONDS
         with self._client.turn:
             while partitions:
@@ -188,3 +187,12 @@ class TransferReading:
                 self.drop(partition)
         with self._client.turn:
             self._fetch.unassign_left(consumer)
+
+
+def _needs_commit(settlement: PartitionSettlement[Delivery]) -> bool:
+    """Return whether Kafka's state of a partition says less than is known, or more than was dispatched.
+
+    Others may still write to it. Its next holder would take what they write for possibly delivered, up to the dispatch
+    limit in Kafka.
+    """
+    return bool(settlement.unsettled) or settlement.is_dirty or settlement.dispatch_limit > settlement.dispatched

@@ -13,7 +13,9 @@ import pytest
 
 from kjms import Connection, Queue, Session
 from kjms.engine.consumer.handover_support import STUCK_SECONDS
+from kjms.engine.kafka import TopicPartition
 from kjms.testing.engine import source_of
+from kjms.txn.metadata import read_state
 from tests.helpers import WAIT_MS, Busy, Desk, Eventually, consume, owner_of, send, text
 
 Process = Callable[..., Connection]
@@ -65,6 +67,18 @@ def test_a_transfer_partition_is_free_when_no_commit_for_it_is_under_way(reader:
         handover._transfers.number = -1
         handover.publish()
     assert number not in said[-1]
+
+
+def test_what_others_write_after_a_process_has_left_was_not_delivered(reader: Any, eventually: Eventually) -> None:
+    """They learn later that it is gone. The next holder marks what stands before the dispatch limit in Kafka."""
+    (partition,) = reader._handover.handover._transfers.open.values()
+    settlement, overflow = partition.settlement, reader.relocations._overflow
+    eventually(lambda: not (settlement.unsettled or settlement.is_dirty))
+    assert settlement.dispatch_limit > settlement.dispatched, "farther than what it delivered"
+    reader.close()
+    (known,) = overflow.topics.committed(overflow.group, [TopicPartition(partition.topic, partition.number)])
+    state = read_state(known.metadata, known.offset)
+    assert state.dispatch_limit <= state.committed_offset
 
 
 def test_a_process_whose_consumer_is_stuck_extends_no_claim(reader: Any, eventually: Eventually) -> None:
