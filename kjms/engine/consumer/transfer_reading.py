@@ -132,13 +132,17 @@ class TransferReading:
             known = consumer.committed([TopicPartition(topic, number) for number in changed], COMMIT_SECONDS)
         return {place.partition for place in known if place.offset < ends[place.partition]}
 
-    def end_if_settled(self, topic: str, number: int) -> int | None:
-        """Return where partition *number* of the hand-over *topic* ends if all in it is settled, else None.
+    def prepare_release(self, topic: str, number: int) -> int | None:
+        """Return where partition *number* of the hand-over *topic* ends if it may be released, else None.
+
+        It may where all in it is settled, and Kafka's dispatch limit is not beyond that.
 
         Raises:
             JMSException: The broker does not answer.
             KafkaException: It does not say what was committed.
         """
+        if not self._take_limit_back(topic, number):
+            return None
 
         def find(recall: Recall) -> list[AssignedPartition]:
             with self._client.held(COMMIT_SECONDS):
@@ -164,6 +168,19 @@ class TransferReading:
                     return None
         finally:
             reading.close()
+
+    def _take_limit_back(self, topic: str, number: int) -> bool:
+        """Have Kafka's dispatch limit end where what was dispatched does; return whether it does, with all settled."""
+        with self._client.held(COMMIT_SECONDS):
+            with self._lock:
+                partition = self._assignment.get(topic, number)
+                if partition is None or partition.settlement.unsettled:
+                    return False
+                if not _needs_commit(partition.settlement):
+                    return True
+                partition.narrow(partition.settlement.dispatched, 0)  # what comes is dispatched after another commit
+            error, _ = self._committer.commit([partition])
+            return error is None
 
     def give_up(self, consumer: ConsumerPort, membership: Membership) -> None:
         """Give up the transfer partitions in order, while Kafka still counts us in."""

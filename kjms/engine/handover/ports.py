@@ -189,5 +189,8 @@ class TransferReading(Protocol):
     def find_unread(self, topic: str, numbers: Collection[int], known_empty: Mapping[int, int]) -> set[int]:
         """Return which partitions of the handover *topic* hold more than what is settled."""
 
-    def end_if_settled(self, topic: str, number: int) -> int | None:
-        """Return where partition *number* of the handover *topic* ends if all in it is settled, else None."""
+    def prepare_release(self, topic: str, number: int) -> int | None:
+        """Return where partition *number* of the handover *topic* ends if it may be released, else None.
+
+        It may where all in it is settled, and Kafka's dispatch limit is not beyond that.
+        """

@@ -247,7 +247,7 @@ class TransferPartitions:
                 elif now - self._quiet_since[number] > (EMPTY_SECONDS if is_own else ADOPTED_EMPTY_SECONDS):
                     empty.append(number)
         for number in empty:
-            end = self._consumer.transfers.end_if_settled(self.topic, number)
+            end = self._consumer.transfers.prepare_release(self.topic, number)
             with self._lock:
                 closing = self.open.get(number)
                 if end is None or closing is None or closing.settlement.unsettled:

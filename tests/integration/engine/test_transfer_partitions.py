@@ -6,6 +6,7 @@ Two connections with different Kafka settings have engines of their own, and so 
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -76,6 +77,26 @@ def test_what_others_write_after_a_process_has_left_was_not_delivered(reader: An
     eventually(lambda: not (settlement.unsettled or settlement.is_dirty))
     assert settlement.dispatch_limit > settlement.dispatched, "farther than what it delivered"
     reader.close()
+    (known,) = overflow.topics.committed(overflow.group, [TopicPartition(partition.topic, partition.number)])
+    state = read_state(known.metadata, known.offset)
+    assert state.dispatch_limit <= state.committed_offset
+
+
+def test_what_others_write_to_a_partition_that_was_released_was_not_delivered(
+    reader: Any, eventually: Eventually
+) -> None:
+    """It is empty then, and others write to it before they learn of that, or when it is claimed anew."""
+    transfers = reader._handover.handover._transfers
+    (partition,) = transfers.open.values()
+    settlement, overflow = partition.settlement, reader.relocations._overflow
+    eventually(lambda: not (settlement.unsettled or settlement.is_dirty))
+    assert settlement.dispatch_limit > settlement.dispatched, "farther than what it delivered"
+
+    def is_released() -> bool:
+        transfers.close_idle(time.monotonic() + 60, is_needed=lambda: False)
+        return partition not in transfers.open.values()
+
+    eventually(is_released)
     (known,) = overflow.topics.committed(overflow.group, [TopicPartition(partition.topic, partition.number)])
     state = read_state(known.metadata, known.offset)
     assert state.dispatch_limit <= state.committed_offset
