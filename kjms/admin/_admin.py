@@ -13,6 +13,7 @@ from kjms.admin._destinations import Destinations
 from kjms.admin._letters import causes_of, count_every_queue, count_letters, queue_of
 from kjms.admin._reader import MessageReader, selector_of
 from kjms.client.connection import Connection
+from kjms.client.engine_access import options_of
 from kjms.destinations import Queue, Topic
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Admin(ClusterFigures):
     Raises:
         JMSSecurityException: The broker refused the credentials.
         JMSException: No broker answered within the send timeout.
+        ValueError: *factory* is no ConnectionFactory.
 
     >>> from kjms import ConnectionFactory, Queue
     >>> from kjms.testing import MemoryKafka
@@ -66,7 +68,7 @@ class Admin(ClusterFigures):
     """
 
     def __init__(self, factory: ConnectionFactory, user: str | None = None, password: str | None = None) -> None:
-        options = replace(factory._options, client_id=None, create_destinations=False)
+        options = replace(options_of(factory), client_id=None, create_destinations=False)
         self._begin(Connection(options, user, password), is_own=True)
 
     def _begin(self, connection: Connection, *, is_own: bool) -> None:
@@ -460,7 +462,7 @@ class Admin(ClusterFigures):
             JMSSecurityException: The broker does not let this user create topics.
             JMSException: The broker refuses a setting, or does not answer.
         """
-        self._destinations.create(Queue(name) if isinstance(name, str) else name, partitions, config)
+        self._destinations.create(name if isinstance(name, Queue) else Queue(name), partitions, config)
 
     def create_topic(
         self, name: str | Topic, *, partitions: int | None = None, config: Mapping[str, object] | None = None
@@ -477,7 +479,7 @@ class Admin(ClusterFigures):
             JMSSecurityException: The broker does not let this user create topics.
             JMSException: The broker refuses a setting, or does not answer.
         """
-        self._destinations.create(Topic(name) if isinstance(name, str) else name, partitions, config)
+        self._destinations.create(name if isinstance(name, Topic) else Topic(name), partitions, config)
 
     def delete_queue(self, name: str | Queue) -> None:
         """Delete a queue with its messages, its delayed messages, and all that kjms keeps of it.
@@ -493,7 +495,7 @@ class Admin(ClusterFigures):
             JMSSecurityException: The broker does not let this user delete topics or groups.
             JMSException: The broker does not answer.
         """
-        self._destinations.delete_queue(Queue(name) if isinstance(name, str) else name)
+        self._destinations.delete_queue(name if isinstance(name, Queue) else Queue(name))
 
     def delete_topic(self, name: str | Topic) -> None:
         """Delete a topic with its messages, and all that kjms keeps of it.
@@ -508,7 +510,7 @@ class Admin(ClusterFigures):
             JMSSecurityException: The broker does not let this user delete topics.
             JMSException: The broker does not answer.
         """
-        self._destinations.delete_topic(Topic(name) if isinstance(name, str) else name)
+        self._destinations.delete_topic(name if isinstance(name, Topic) else Topic(name))
 
     def unsubscribe(self, name: str, client_id: str | None = None) -> None:
         """Delete a durable subscription, with the messages that wait for it.
@@ -527,7 +529,7 @@ class Admin(ClusterFigures):
 
 def destination_of(destination: str | Queue | Topic) -> Queue | Topic:
     """Return *destination*; a name is that of a queue."""
-    return Queue(destination) if isinstance(destination, str) else destination
+    return destination if isinstance(destination, Queue | Topic) else Queue(destination)
 
 
 def chosen_messages(selector: str | None, limit: int | None, message_ids: Collection[str] | None) -> Choice:

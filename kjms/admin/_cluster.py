@@ -95,7 +95,7 @@ class ClusterFigures(AutoCloseable):
             InvalidDestinationException: Its Kafka topic does not exist.
             JMSException: The broker does not answer.
         """
-        queue = Queue(name) if isinstance(name, str) else name
+        queue = name if isinstance(name, Queue) else Queue(name)
         topic, there = self._scopes.existing(queue)
         groups = self._cluster.groups()
         _, letters = self._find_queues(there, groups)

@@ -18,6 +18,7 @@ from kjms.bridge._pace import Pace
 from kjms.bridge._peer_link import PeerLink
 from kjms.client.brokered_session import BrokeredSession
 from kjms.client.connection import Connection
+from kjms.client.engine_access import options_of
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import IllegalStateException, InvalidDestinationException, JMSException, shown
 
@@ -113,7 +114,7 @@ class Bridge:
         self._peer_options = peer
         self._source = source
         self._target = target
-        self._factory_options = factory._options
+        self._factory_options = options_of(factory)
         self._login = user, password
         here = target if self._is_inward else source
         self.name = self._options.name or f"{peer.host}:{peer.port}/{here._name}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kjms.admin import Admin, ConsumerFigures, Subscription
 from kjms.child_process import CalledOff, Progress
 from kjms.client.connection import Connection
-from kjms.client.engine_access import engine_of
+from kjms.client.engine_access import engine_of, options_of
 from kjms.console._message import detail, raw_body, summary
 from kjms.destinations import Destination, Queue, Topic, parse_destination
 from kjms.errors import InvalidDestinationException, JMSSecurityException
@@ -85,7 +85,7 @@ class Operations:
     """
 
     def __init__(self, factory: ConnectionFactory, user: str | None, password: str | None) -> None:
-        options = replace(factory._options, client_id=None, create_destinations=False)
+        options = replace(options_of(factory), client_id=None, create_destinations=False)
         existing = copy.copy(factory)
         existing._options = options
         self._access = existing, user, password

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from kjms.client.closing import AutoCloseable
 from kjms.client.connection import Connection
 from kjms.client.creating import message_of
-from kjms.client.engine_access import engine_of
+from kjms.client.engine_access import engine_of, options_of
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.engine import DelayedMessages, PeriodicMessage, destination_name
 from kjms.errors import IllegalStateException, InvalidDestinationException, JMSException, shown
@@ -68,12 +68,12 @@ class Schedules(AutoCloseable):
     Raises:
         JMSSecurityException: The broker refused the credentials.
         JMSException: No broker answered within the send timeout.
+        ValueError: *factory* is no ConnectionFactory.
     """
 
     def __init__(self, factory: FactorySettings, user: str | None = None, password: str | None = None) -> None:
-        self._options = dataclasses.replace(
-            factory._options, client_id=None
-        )  # it belongs to the program, which may be running
+        # The client id belongs to the program, which may be running.
+        self._options = dataclasses.replace(options_of(factory), client_id=None)
         self._connection = Connection(self._options, user, password)
         self._engine = engine_of(self._connection)
 

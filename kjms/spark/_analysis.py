@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms.client.engine_access import engine_of
+from kjms.client.engine_access import engine_of, options_of
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, MessageFormatException, shown
 from kjms.mapping.names import REDELIVERIES, destination_for, is_internal, queue_group
@@ -97,7 +97,7 @@ Group = tuple[Destination, str, str, "str | None", "str | None"]
 def _groups(
     connection: Connection, factory: ConnectionFactory, destinations: Sequence[Destination] | None
 ) -> Iterator[Group]:
-    engine, options = engine_of(connection), factory._options
+    engine, options = engine_of(connection), options_of(factory)
     wanted = None if destinations is None else {topic_of(factory, each) for each in destinations}
     if destinations is None:
         there = engine.admin.topics()

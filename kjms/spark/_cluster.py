@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from kjms.client.engine_access import options_of
 from kjms.errors import JMSSecurityException
 from kjms.mapping.names import topic_for
 
@@ -44,11 +45,11 @@ def kafka_options(factory: ConnectionFactory, user: str | None = None, password:
         JMSSecurityException: A setting of the factory about security has no counterpart in Java; Spark's own options
             have to say it then.
     """
-    settings = dict(factory._options.kafka)
+    settings = dict(options_of(factory).kafka)
     if user is not None:
         settings.setdefault("security.protocol", "SASL_SSL")
         settings.update({"sasl.username": user, "sasl.password": password or ""})
-    found: dict[str, str] = {"bootstrap.servers": factory._options.bootstrap_servers}
+    found: dict[str, str] = {"bootstrap.servers": options_of(factory).bootstrap_servers}
     for name, value in settings.items():
         if name in _SAME:
             found[name] = str(value)
@@ -102,7 +103,7 @@ def topic_of(factory: ConnectionFactory, destination: Destination) -> str:
     Raises:
         InvalidDestinationException: It cannot have one.
     """
-    return topic_for(destination, factory._options.queue_prefix, factory._options.topic_prefix)
+    return topic_for(destination, options_of(factory).queue_prefix, options_of(factory).topic_prefix)
 
 
 @contextmanager
@@ -112,5 +113,5 @@ def connected(factory: ConnectionFactory, user: str | None = None, password: str
 
     from kjms.client.connection import Connection
 
-    with Connection(replace(factory._options, client_id=None), user, password) as connection:
+    with Connection(replace(options_of(factory), client_id=None), user, password) as connection:
         yield connection

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kjms.client.engine_access import engine_of
+from kjms.client.engine_access import engine_of, options_of
 from kjms.mapping.names import queue_group
 from kjms.mapping.relocated import RELOCATED
 from kjms.spark._cluster import connected
@@ -84,7 +84,7 @@ def pending_records(
     with connected(factory, user, password) as connection:
         engine = engine_of(connection)
         for topic, queue in queues.items():
-            engine.topic_of(queue, factory._options)
+            engine.topic_of(queue, options_of(factory))
             for standing, low in engine.progress(queue, topic, group or queue_group(topic)):
                 found.append(_Part(standing, min(max(standing.state.committed_offset, low), standing.end)))
     own = [part for part in found if part.standing.topic in queues]

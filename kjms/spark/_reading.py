@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kjms.client.engine_access import engine_of
+from kjms.client.engine_access import engine_of, options_of
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, shown
 from kjms.spark._cluster import connected, source_options, topic_of
@@ -323,7 +323,7 @@ class _Asked:
                 f" WHEN {quoted(topic)} THEN {destination_struct(each)}" for topic, each in self._topics.items()
             )
             return f"CASE topic{branches} END"
-        options = self._factory._options
+        options = options_of(self._factory)
         prefix = options.queue_prefix if issubclass(self._pattern.kind, Queue) else options.topic_prefix
         rest = f"substring(topic, {len(prefix) + 1})"
         read = f"try_url_decode(replace(substring({rest}, 3), '-', '%'))"

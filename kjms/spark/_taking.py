@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kjms.client.batch_session import BatchSession
-from kjms.client.engine_access import engine_of
+from kjms.client.engine_access import engine_of, options_of
 from kjms.destinations import Destination, Queue
 from kjms.errors import InvalidDestinationException, shown
 from kjms.mapping.names import queue_group
@@ -73,7 +73,7 @@ class Source:
                 self.topic = topic_of(factory, queue)
                 self.group = queue_group(self.topic)
                 self.told = str(queue)
-                engine_of(connection).topic_of(queue, factory._options)
+                engine_of(connection).topic_of(queue, options_of(factory))
             else:
                 raise InvalidDestinationException(f"a queue or a Subscription is consumed, not {shown(queue)}")
         self.struct = destination_struct(self.destination)
@@ -96,7 +96,7 @@ class Source:
         from kjms.client.connection import Connection
 
         client_id = None if self._subscription is None else self._subscription.client_id
-        return Connection(replace(self._factory._options, client_id=client_id), *self._credentials)
+        return Connection(replace(options_of(self._factory), client_id=client_id), *self._credentials)
 
     def open(self, session: BatchSession) -> MessageConsumer:
         """Return the driver's consumer."""

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kjms.client.engine_access import engine_of
+from kjms.client.engine_access import engine_of, options_of
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException, shown
 from kjms.spark._cluster import connected, kafka_options
@@ -202,7 +202,7 @@ class Sink:
         self._targets: dict[Destination, _Target] = {}
         with connected(factory, user, password) as connection:
             for destination in destinations:
-                topic, partitions = engine_of(connection).topic_of(destination, factory._options)
+                topic, partitions = engine_of(connection).topic_of(destination, options_of(factory))
                 later = None
                 if {"deliveryTime", TIMES["deliveryTime"]}.intersection(frame.columns):
                     later = engine_of(connection).admin.prepare_delayed(topic, partitions)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from kjms.client.connection_factory import FactorySettings
+from kjms.client.engine_access import options_of
 from kjms.client.exception_listener import ExceptionListener, listener_methods
 from kjms.errors import shown
 from kjms.options import DestinationOptions, FactoryOptions, milliseconds
@@ -120,7 +121,7 @@ def check_factory(factory: FactorySettings) -> None:
     """
     if not isinstance(factory, FactorySettings):
         raise TypeError(f"factory is a ConnectionFactory, not {shown(factory)}")
-    client_id = factory._options.client_id
+    client_id = options_of(factory).client_id
     if client_id is not None:
         raise ValueError(
             f"the factory has the client id {client_id!r}, which one connection at a time can use, and a worker has"

@@ -24,6 +24,7 @@ from kjms import (
     Topic,
 )
 from kjms.admin import Admin, Progress, Subscription
+from kjms.schedule import Schedules
 from kjms.testing.engine import tuned
 from tests.helpers import (
     NOTHING_MS,
@@ -393,6 +394,26 @@ def test_a_topic_with_subscriptions_is_not_deleted(
     admin_of.delete_topic(topic)
     with pytest.raises(InvalidDestinationException):
         admin_of.unsubscribe("kept", client)
+
+
+def test_what_names_no_destination_is_refused(admin_of: Any, topic: Topic, queue: Queue) -> None:
+    """A topic is no queue: it is neither made nor deleted as one. The error names the value."""
+    of_queues = (admin_of.create_queue, admin_of.delete_queue, admin_of.queue)
+    of_topics = (admin_of.create_topic, admin_of.delete_topic)
+    for kind, calls, other_kind in (("queue", of_queues, topic), ("topic", of_topics, queue)):
+        for call in calls:
+            for wrong in (5, None, other_kind):
+                with pytest.raises(InvalidDestinationException, match=f"a {kind} needs a name, not"):
+                    call(wrong)
+    with pytest.raises(InvalidDestinationException, match="a queue needs a name, not 5"):
+        admin_of.cancel("ID:1", 5)
+
+
+@pytest.mark.parametrize("opened", [Admin, Schedules])
+def test_a_factory_is_needed(opened: Any) -> None:
+    """An address is given to a ConnectionFactory, and that to the others."""
+    with pytest.raises(ValueError, match="a ConnectionFactory is needed, and not 'localhost:9092'"):
+        opened("localhost:9092")
 
 
 def test_wrong_changes_are_refused(admin_of: Admin, connection: Connection, queue: Queue, other: Queue) -> None:
