@@ -98,10 +98,11 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def openssl(line: str) -> None:
         subprocess.run(["openssl", *line.split()], cwd=place, check=True, capture_output=True)
 
-    openssl("req -x509 -newkey rsa:2048 -nodes -days 2 -keyout root.key -out root.pem -subj /CN=root")
+    usage = "keyUsage=critical,keyCertSign,cRLSign"  # needed since Python 3.13, as is the key identifier below
+    openssl(f"req -x509 -newkey rsa:2048 -nodes -days 2 -keyout root.key -out root.pem -subj /CN=root -addext {usage}")
     for name in ("localhost", "billing"):
         openssl(f"req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}")
-        (place / "names").write_text("subjectAltName=DNS:localhost\n")
+        (place / "names").write_text("subjectAltName=DNS:localhost\nauthorityKeyIdentifier=keyid\n")
         openssl(f"x509 -req -in {name}.csr -CA root.pem -CAkey root.key -days 2 -out {name}.pem -extfile names")
     openssl("pkcs12 -export -in billing.pem -inkey billing.key -out billing.p12 -passout pass:secret")
     subprocess.run(

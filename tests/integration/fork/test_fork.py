@@ -21,7 +21,8 @@ SECONDS = 100  # less than a test may take
 
 def run(program: str, broker: LocalBroker, queue: Queue, *arguments: str) -> list[str]:
     """Return the lines that *program* prints; it must end in order, and with an empty stderr."""
-    command = [sys.executable, str(PROGRAMS / f"{program}.py"), broker.bootstrap_servers, queue.queue_name, *arguments]
+    python = [sys.executable, "-W", "ignore:This process:DeprecationWarning"]  # "is multi-threaded", since Python 3.12
+    command = [*python, str(PROGRAMS / f"{program}.py"), broker.bootstrap_servers, queue.queue_name, *arguments]
     started = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

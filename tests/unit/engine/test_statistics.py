@@ -35,7 +35,7 @@ def test_each_figure_is_explained() -> None:
     """Name each figure in the docstring of its class."""
     for kind in (*CLASSES, Tuning):
         for field in dataclasses.fields(kind):
-            assert f"        {field.name}: " in (kind.__doc__ or ""), (kind, field.name)
+            assert f"\n    {field.name}: " in (inspect.getdoc(kind) or ""), (kind, field.name)
 
 
 def test_a_destination_that_is_not_read_is_named() -> None:
