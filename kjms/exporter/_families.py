@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -15,7 +16,8 @@ __all__ = ["QUEUE_FAMILIES", "SUBSCRIPTION_FAMILIES", "Family", "metrics_of"]
 T = TypeVar("T", QueueFigures, SubscriptionFigures)
 
 
-class Family(NamedTuple, Generic[T]):
+@dataclass(frozen=True)
+class Family(Generic[T]):
     """A metric with a value for each queue, or each subscription.
 
     Attributes:

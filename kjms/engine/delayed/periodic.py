@@ -62,7 +62,8 @@ class Verdict(NamedTuple):
     accepted: list[Progress]
 
 
-class Ticks(NamedTuple, Generic[T]):
+@dataclass(frozen=True)
+class Ticks(Generic[T]):
     """The times of one definition for which its message is sent now, and what holds afterwards."""
 
     defined: Defined[T]
