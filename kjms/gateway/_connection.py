@@ -141,8 +141,7 @@ class AmqpConnection(EngineProtocol):
         self._handshake_timer = asyncio.get_running_loop().call_later(
             self._options.handshake_timeout / 1000, self._abort, "it did not open its connection in time"
         )
-        if self._tls is not None:
-            transport.pause_reading()
+        if self._tls is not None:  # the task begins before anything is read, and has the transport read nothing then
             self._clients.run(self._secure(transport, self._tls))
 
     async def _secure(self, tcp: asyncio.Transport, tls: ssl.SSLContext) -> None:

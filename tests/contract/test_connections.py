@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from importlib.metadata import version
 from typing import Any
 
@@ -74,7 +75,7 @@ def test_nothing_is_delivered_unless_started(stage: Stage, was_started: bool, ev
     assert stage.consumer.receive_no_wait() is None
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(stage.consumer.receive, WAIT_MS)
-        with pytest.raises(TimeoutError):
+        with pytest.raises(FutureTimeoutError):
             waiting.result(NOTHING_MS / 1000)
         assert stage.received == []
         stage.connection.start()

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ def waits(future: Future[Any]) -> bool:
     """Tell whether *future* is still without a result, after a moment."""
     try:
         future.result(NOTHING_SECONDS)
-    except TimeoutError:
+    except FutureTimeoutError:
         return True
     return False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 import pytest
@@ -117,7 +118,7 @@ def test_stop_waits_for_a_running_listener(connection: Connection, queue: Queue,
     with ThreadPoolExecutor(1) as pool:
         stopping = pool.submit(connection.stop)
         eventually(lambda: "stopped" in repr(connection))
-        with pytest.raises(TimeoutError):
+        with pytest.raises(FutureTimeoutError):
             stopping.result(0.1)
         assert calls == ["begin"]
         may_return.set()
@@ -184,10 +185,10 @@ def test_ending_delivery_ends_it_in_all_sessions_at_once(
         assert listener.running.wait(WAIT_SECONDS)
     with ThreadPoolExecutor(1) as pool:
         ending = pool.submit(getattr(ended, end))
-        with pytest.raises(TimeoutError):
+        with pytest.raises(FutureTimeoutError):
             ending.result(NOTHING_SECONDS)
         held[1].may_return.set()
-        with pytest.raises(TimeoutError):
+        with pytest.raises(FutureTimeoutError):
             ending.result(NOTHING_SECONDS)
         held[0].may_return.set()
         ending.result(WAIT_SECONDS)

@@ -7,6 +7,7 @@ import logging
 import statistics
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 import pytest
@@ -106,7 +107,7 @@ def test_while_a_listener_runs_others_may_close_its_session_and_nothing_else(
         close = {"consumer": other.close, "session": session.close, "connection": connection.close}[owner]
         with ThreadPoolExecutor(1) as pool:
             closing = pool.submit(close)
-            with pytest.raises(TimeoutError):
+            with pytest.raises(FutureTimeoutError):
                 closing.result(NOTHING_SECONDS)
             assert holds.is_inside
             holds.may_return.set()
@@ -149,7 +150,7 @@ def test_a_listener_that_a_close_waits_for_keeps_everything(
         closing = pool.submit({"session": session, "connection": served}[owner].close)
         if owner == "connection":
             assert receiving.result(WAIT_SECONDS) is None
-        with pytest.raises(TimeoutError):
+        with pytest.raises(FutureTimeoutError):
             closing.result(NOTHING_SECONDS)
         may_go_on.set()
         closing.result(WAIT_SECONDS)
@@ -317,7 +318,7 @@ def test_what_changes_while_a_listener_runs_holds_for_the_next_message(
             changing.result(WAIT_SECONDS)
             eventually(lambda: len(later) == len(bodies) - 1)
         else:
-            with pytest.raises(TimeoutError):
+            with pytest.raises(FutureTimeoutError):
                 changing.result(NOTHING_SECONDS)
         holds.may_return.set()
         changing.result(WAIT_SECONDS)

@@ -449,9 +449,11 @@ async def _in_queue(context: aio.JMSContext, queue: Queue) -> list[str]:
 
 
 async def _until_in_queue(context: aio.JMSContext, queue: Queue, *texts: str) -> None:
-    async with asyncio.timeout(30):
+    async def look() -> None:
         while await _in_queue(context, queue) != list(texts):
             await asyncio.sleep(0.02)
+
+    await asyncio.wait_for(look(), 30)
 
 
 @pytest.mark.requirement("JMS-4.4.11-3", "JMS-4.4.11-2")

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 import psutil
@@ -52,7 +53,7 @@ def test_a_message_counts_as_sent_when_kafka_has_confirmed_it(breakable_broker: 
                     producer.send(session.create_text_message(name), completion_listener=completions)
                 closing = pool.submit(session.close)
                 sending = pool.submit(waits.send, patient.create_text_message("c"))
-                with pytest.raises(TimeoutError):
+                with pytest.raises(FutureTimeoutError):
                     sending.result(NOTHING_SECONDS)
                 hasty = connection.create_session()  # closed with the connection: that waits for what it sends
                 hasty.create_producer(queue).send(hasty.create_text_message("d"), delivery_mode=1)
@@ -62,7 +63,7 @@ def test_a_message_counts_as_sent_when_kafka_has_confirmed_it(breakable_broker: 
                 os.kill(pid, signal.SIGCONT)
             sending.result(WAIT_SECONDS)
             assert completions.called.wait(WAIT_SECONDS)
-            with pytest.raises(TimeoutError):  # the sends are through, and the listener is not
+            with pytest.raises(FutureTimeoutError):  # the sends are through, and the listener is not
                 closing.result(NOTHING_SECONDS)
             completions.may_return.set()
             closing.result(WAIT_SECONDS)

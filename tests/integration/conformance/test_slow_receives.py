@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ def test_a_close_waits_for_a_receive_in_progress(
         receiving, waiting = pool.submit(consumer.receive), pool.submit(waits.receive)
         assert taken.wait(WAIT_SECONDS)
         closing = pool.submit({"session": session, "connection": closed}[owner].close)
-        with pytest.raises(TimeoutError):
+        with pytest.raises(FutureTimeoutError):
             closing.result(NOTHING_SECONDS)
         assert not receiving.done()
         may_go.set()
