@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -229,11 +230,13 @@ class _Asked:
         if self._pattern is None:
             return [topic for topic in self._topics if topic in there]
         try:
-            is_read = re.compile(_read_by(self._pattern)).search
-        except re.error as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # Python 3.10 only warns of global flags that are not at the start
+                is_read = re.compile(_read_by(self._pattern)).search
+        except (re.error, DeprecationWarning) as error:
             raise ValueError(
                 f"an archive's pattern is read by Java and by Python, and {self._pattern.expression!r} only by Java:"
-                f" {error.msg}"
+                f" {getattr(error, 'msg', error)}"
             ) from error
         return [topic for topic in there if is_read(topic)]
 

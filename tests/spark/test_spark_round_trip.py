@@ -398,8 +398,8 @@ def test_an_archive_knows_the_topics_that_a_pattern_reads():
     factory = ConnectionFactory("localhost:1")
     assert topics_among(factory, Pattern(Queue, "orders.*"), there) == ["orders", "orders-2"]
     assert topics_among(factory, Pattern(Queue, "none|orders"), there) == ["orders"]
-    for wrong, why in ((r"\Qorders\E", "bad escape"), ("a|(?i)orders", "global flags not at the start")):
-        with pytest.raises(ValueError, match=f"{re.escape(repr(wrong))} only by Java: {why}"):
+    for wrong, why in ((r"\Qorders\E", "bad escape"), ("a|(?i)orders", "[fF]lags not at the start")):
+        with pytest.raises(ValueError, match=f"{re.escape(repr(wrong))} only by Java: .*{why}"):
             topics_among(factory, Pattern(Queue, wrong), there)
 
 
