@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -141,7 +142,7 @@ class CompletionQueue:
         try:
             self._order.append(pending)
         except BaseException:
-            self.give_up(pending)
+            self.give_up_last()
             raise
         return pending
 
@@ -150,9 +151,13 @@ class CompletionQueue:
         self._order.pop()
         self._begun -= 1
 
-    def give_up(self, pending: Pending) -> None:
-        """Let the publisher find out whether *pending* left: it was interrupted, by Ctrl-C, say."""
-        self.publisher.inform(pending)
+    def give_up_last(self) -> None:
+        """Let the publisher find out whether the last one left: it was interrupted, by Ctrl-C, say.
+
+        It may be the one before, if the present one was not counted yet. That is under way, or was reported.
+        """
+        with contextlib.suppress(IndexError):
+            self.publisher.inform(self._order[-1])
 
     def catch_up(self) -> None:
         """Look at which sends were delivered, or given up, meanwhile."""
