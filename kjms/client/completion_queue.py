@@ -139,11 +139,7 @@ class CompletionQueue:
         if self._callbacks is None and listener is not None and self._pass_on is None:
             self._callbacks = self._threads.join(self._call)
         self._begun += 1
-        try:
-            self._order.append(pending)
-        except BaseException:
-            self.give_up_last()
-            raise
+        self._order.append(pending)
         return pending
 
     def cancel(self) -> None:
@@ -152,9 +148,9 @@ class CompletionQueue:
         self._begun -= 1
 
     def give_up_last(self) -> None:
-        """Let the publisher find out whether the last one left: it was interrupted, by Ctrl-C, say.
+        """Let the publisher find out whether the last one left: a send was interrupted, by Ctrl-C, say.
 
-        It may be the one before, if the present one was not counted yet. That is under way, or was reported.
+        If that was not counted yet, the last one is the send before, which is under way, or was reported.
         """
         with contextlib.suppress(IndexError):
             self.publisher.inform(self._order[-1])

@@ -128,18 +128,17 @@ class SessionSender:
                 completions.wait_for_arrivals()  # a session's messages stay in order, waited for or not
                 self._engine.prompt.send_and_wait(route.topic, partition, record)
                 return
+            pending = completions.begin(route.topic, original, listener)
             try:
-                pending = completions.begin(route.topic, original, listener)
-                try:
-                    completions.publisher.send(route.topic, partition, record, pending)
-                except Exception:
-                    completions.cancel()
-                    raise
+                completions.publisher.send(route.topic, partition, record, pending)
             except Exception:
+                completions.cancel()
                 raise
-            except BaseException:  # an interrupt: the client library may have taken the record, and reports it then
-                completions.give_up_last()
-                raise
+        except Exception:
+            raise
+        except BaseException:  # an interrupt: the client library may have taken the record, and reports it then
+            self.completions.give_up_last()
+            raise
         finally:
             guard.release()
 
