@@ -17,7 +17,6 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import Message as KafkaMessage
 
 from kjms import Queue, Session
-from kjms.bench._least_receive import LeastReceiver
 from kjms.bench._payload import REGION
 from kjms.bench._reading import (
     BATCH,
@@ -173,17 +172,6 @@ def _(stage: Stage) -> float:
 @receive_auto.side("raw, poll, commit each")
 def _(stage: Stage) -> float:
     return _poll(stage, 1, wait=True)
-
-
-@receive_auto.side("raw, with what JMS asks of a receive", is_baseline=False)
-def _(stage: Stage) -> float:
-    consumer = filled_consumer(stage)
-    receiver = LeastReceiver(consumer)
-    with Clock() as clock:
-        for _ in range(stage.count):
-            read_message(receiver.receive())
-    consumer.close()
-    return stage.count / clock.seconds
 
 
 ACKNOWLEDGE_EVERY = 100

@@ -17,7 +17,6 @@ from confluent_kafka import KafkaError, Producer
 
 from kjms import DeliveryMode, Message, MessageProducer, Queue
 from kjms.bench import _payload
-from kjms.bench._least_send import LeastMessage, LeastSender, least_message
 from kjms.bench._payload import text_message
 from kjms.bench._stage import Stage
 from kjms.bench._workload import Aim, Clock, Unit, workload
@@ -166,26 +165,6 @@ def _(stage: Stage) -> float:
     return _raw_throughput(stage, stage.plain_settings(Producer))
 
 
-@send_async.side("raw, with what JMS asks of a send", is_baseline=False)
-def _(stage: Stage) -> float:
-    messages = [least_message() for _ in range(stage.count)]
-    return _send_the_least(stage, messages.pop)
-
-
-def _send_the_least(stage: Stage, make: Callable[[], LeastMessage]) -> float:
-    topic = stage.topic()
-    producer = _warm_producer(stage, topic, stage.producer_settings(linger_ms=BULK_LINGER_MS))
-    sender = LeastSender(producer, topic, Completed(stage.count).on_completion)
-    listening = Thread(target=sender.listen, args=(stage.count,), daemon=True)
-    with Clock() as clock:
-        listening.start()
-        for _ in range(stage.count):
-            sender.send(make())
-        producer.flush()
-        listening.join()
-    return stage.count / clock.seconds
-
-
 def _warm_up(producer: MessageProducer) -> None:
     first = Completed(WARM_UP)
     for _ in range(WARM_UP):
@@ -269,11 +248,6 @@ def _(stage: Stage) -> float:
         producer.flush()
     delivered.check()
     return stage.count / clock.seconds
-
-
-@send_made.side("raw, with what JMS asks of a message and a send", is_baseline=False)
-def _(stage: Stage) -> float:
-    return _send_the_least(stage, least_message)
 
 
 # ------------------------------------------------------------------------- the same in tasks, beside the one thread

@@ -8,7 +8,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import RLock
+from threading import RLock, Thread
 from typing import Any, ClassVar
 
 from confluent_kafka import KafkaError, Producer
@@ -86,6 +86,9 @@ class LeastSender:
         self._layouts: dict[tuple[str, ...], bytes] = {}
         self._order: deque[LeastSend] = deque()
         self._guard = RLock()
+        self._is_closing = False
+        self._thread = Thread(target=self._listen, daemon=True)
+        self._thread.start()
 
     def send(self, message: LeastMessage) -> None:
         """Send *message*."""
@@ -112,15 +115,22 @@ class LeastSender:
         finally:
             self._guard.release()
 
-    def listen(self, expected: int) -> None:
-        """Call the listener for *expected* messages."""
+    def close(self) -> None:
+        """Return when everything is reported, and the listener was called for it."""
+        self._producer.flush()
+        self._is_closing = True
+        self.reported.put(None)
+        self._thread.join()
+
+    def _listen(self) -> None:
         order = self._order
-        while expected:
+        while True:
             self.reported.get()
-            self.is_awake = False
+            is_last, self.is_awake = self._is_closing, False  # before the look: what is reported after it wakes again
             while order and order[0].is_done:
                 sent = order.popleft()
                 if sent.error is not None:
                     raise RuntimeError(f"a record was not delivered: {sent.error}")
                 self._listener(sent.message)
-                expected -= 1
+            if is_last:
+                return
