@@ -1,4 +1,4 @@
-"""A send in Python that does what JMS asks of one, and nothing else: the most that a JMS client in Python can reach."""
+"""A send in Python that does what JMS asks of one, and nothing else."""
 
 from __future__ import annotations
 
