@@ -1,12 +1,11 @@
 """Kafka, as the engine uses it: three ports, the clients behind them, and the one seam where errors become JMS's.
 
 Only this module imports confluent_kafka. The ports hold what the engine calls and nothing else, with the names,
-arguments and exceptions of confluent-kafka, so that its classes fit them as they are and an in-memory Kafka can stand
-in for them.
+arguments and exceptions of confluent-kafka, so that its classes fit them as they are, and an in-memory Kafka can, too.
 
-librdkafka's clients do not outlive a fork: a child process neither uses nor destroys those of its parent. Their threads
-do not exist in the child, so a call would wait for them without end, and so would the destructor. In the child each
-client becomes an object that refuses every call and is never destroyed. Its sockets close with the process.
+librdkafka's clients do not outlive a fork: their threads do not exist in the child, so a call would wait for them
+without end, and so would the destructor. In the child each client becomes an object that refuses every call and is
+never destroyed. Its sockets close with the process.
 """
 
 from __future__ import annotations
@@ -165,6 +164,9 @@ class ConsumerPort(Protocol):
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Give records of *partitions* again."""
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Return the offset behind the last record that was given of each; negative before the first."""
 
     def poll(self, timeout: float) -> KafkaMessage | None:
         """Return the next record or event, or None after *timeout*; rebalance callbacks run in it."""
@@ -351,12 +353,9 @@ def clients_for(config: Mapping[str, Any]) -> KafkaClients:
         KafkaException: The address is that of a Kafka in memory that is not served here.
     """
     address = config["bootstrap.servers"]
-    found = _served.get(address)
-    if found is not None:
-        return found
     memory = _IN_MEMORY.fullmatch(address)
-    if memory is None:
-        return _librdkafka
+    if memory is None or address in _served:
+        return _served.get(address, _librdkafka)
     text = f"the MemoryKafka at {address} is closed"
     if memory[1] != str(os.getpid()):
         text = f"the MemoryKafka at {address} is in the memory of another process; use a broker for several processes"

@@ -232,6 +232,11 @@ class MemoryConsumer(MemoryClient):
         with self._enter("resume"):
             self._readings.pause(partitions, is_paused=False)
 
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        with self._enter("position"):
+            places = [(each.topic, each.partition) for each in partitions]
+            return [TopicPartition(*place, self._readings.position(place)) for place in places]
+
     # Reading.
 
     def poll(self, timeout: float) -> KafkaMessage | None:

@@ -69,6 +69,7 @@ class FetchPositions:
         self._lock = lock
         self._look_back = look_back
         self._left: list[TopicPartition] = []  # given up, and still fetched
+        self._paused: list[TopicPartition] = []
         self._forgotten: list[Place] = []  # assigned, and not read before the copies of their settlement are found
         self._catching_up: set[AssignedPartition] = set()  # long runs of what comes may be settled
         self._reread_at = 0.0  # when what is evicted began to be read again
@@ -171,8 +172,8 @@ class FetchPositions:
     ) -> None:
         """Hold *restored*, and read on where they stand."""
         starts = [self._start(partition) for partition in restored]
-        consumer.incremental_assign(starts)
         consumer.resume(starts)  # librdkafka does not forget that a partition was paused when it was lost
+        consumer.incremental_assign(starts)
         with self._lock:
             for partition in restored:
                 if is_ours(partition):
@@ -202,6 +203,27 @@ class FetchPositions:
                 left, self._left = self._left, []
             held = {(place.topic, place.partition) for place in consumer.assignment()}
             consumer.incremental_unassign([place for place in left if (place.topic, place.partition) in held])
+
+    # Reading is interrupted while consumers are slow.
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is read of what was assigned when reading was interrupted."""
+        return bool(self._paused)
+
+    def pause(self, consumer: ConsumerPort) -> None:
+        """Read nothing of what is assigned now."""
+        self._paused = consumer.assignment()
+        consumer.pause(self._paused)
+
+    def resume(self, consumer: ConsumerPort) -> None:
+        """Read again what was paused, as far as it is still assigned."""
+        held = {(place.topic, place.partition) for place in consumer.assignment()}
+        paused = [place for place in self._paused if (place.topic, place.partition) in held]
+        self._paused = []
+        consumer.resume(paused)
+        # librdkafka would fetch them within a second; assigned anew, they are fetched at once.
+        self._fetch_from(consumer, [place for place in consumer.position(paused) if place.offset >= 0])
 
     # What is settled is passed over, and what is evicted is read again.
 

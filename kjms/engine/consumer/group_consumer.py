@@ -196,8 +196,7 @@ class GroupConsumer:
         if not self._flow.wait_for_space():
             return
         with self._client.turn:
-            paused = consumer.assignment()
-            consumer.pause(paused)
+            self._fetch.pause(consumer)
         while not (self._flow.has_space() or self._may_end() or self._lifecycle.is_outdated):
             self._flow.wait_for_change()
             self._upkeep.prove()
@@ -212,8 +211,7 @@ class GroupConsumer:
             if record is not None:
                 self._arrived([record])
         with self._client.turn:
-            held = {partition.partition for partition in consumer.assignment()}
-            consumer.resume([partition for partition in paused if partition.partition in held])
+            self._fetch.resume(consumer)
 
     def _check_topics(self) -> None:
         """Begin anew, with another client, where a topic was deleted and made again."""

@@ -14,6 +14,7 @@ from kjms.engine.consumer.client import ConsumerClient
 from kjms.engine.consumer.delivery import AssignedPartition
 from kjms.engine.consumer.dispatcher import Dispatcher
 from kjms.engine.consumer.fetch_positions import LONG_RUN, FetchPositions
+from kjms.engine.kafka import TopicPartition
 from kjms.txn.metadata import State
 
 FAR = 10 * LONG_RUN
@@ -25,26 +26,37 @@ class Fetching:
     def __init__(self, look_back: int = 0) -> None:
         lock = threading.RLock()
         dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=10)
-        self.assignment = Assignment("q", "q", "q.overflow", "g", "e", dispatcher)
+        self.held = Assignment("q", "q", "q.overflow", "g", "e", dispatcher)
         nothing: Any = SimpleNamespace(opened=lambda _partition: None)
         self.client = ConsumerClient("q", lock, threading.Condition(lock))
-        self.fetch = FetchPositions(
-            self.assignment, self.client, nothing, nothing, nothing, dispatcher, lock, look_back
-        )
+        self.fetch = FetchPositions(self.held, self.client, nothing, nothing, nothing, dispatcher, lock, look_back)
         self.starts: list[tuple[str, int, int]] = []
         self.reads: set[tuple[str, int]] = set()
+        self.paused: set[tuple[str, int]] = set()
+        self.given: dict[int, int] = {}
 
     def incremental_assign(self, places: Any) -> None:
         for place in places:
-            assert (place.topic, place.partition) not in self.reads
+            assert (place.topic, place.partition) not in self.reads | self.paused
             self.reads.add((place.topic, place.partition))
             self.starts.append((place.topic, place.partition, place.offset))
 
     def incremental_unassign(self, places: Any) -> None:
         self.reads -= {(place.topic, place.partition) for place in places}
 
-    def resume(self, _places: Any) -> None:
-        """Do nothing."""
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition(*place) for place in sorted(self.reads)]
+
+    def pause(self, places: Any) -> None:
+        self.paused |= {(place.topic, place.partition) for place in places}
+
+    def resume(self, places: Any) -> None:
+        self.paused -= {(place.topic, place.partition) for place in places}
+
+    def position(self, places: Any) -> list[TopicPartition]:
+        return [
+            TopicPartition(place.topic, place.partition, self.given.get(place.partition, -1001)) for place in places
+        ]
 
     def hold(self, topic: str, number: int, state: State) -> AssignedPartition:
         partition = AssignedPartition(topic, number, state)
@@ -91,8 +103,27 @@ def test_a_partition_that_was_given_up_is_left_alone() -> None:
     fetching = Fetching()
     gone = fetching.hold("q", 0, State(0, 0, (), FAR))
     fetching.hold("q", 1, State(0, 0, (), FAR))
-    fetching.assignment.remove(gone)
+    fetching.held.remove(gone)
     assert fetching.skip() == [("q", 1, FAR)]
+
+
+def test_what_was_paused_is_assigned_anew_behind_what_was_given() -> None:
+    """Of what was paused and is still read; nothing of a partition of which no record came."""
+    fetching = Fetching()
+    partitions = [
+        fetching.hold(*place, State(0, 0, (), 0)) for place in (("q", 0), ("q.overflow", 0), ("q", 1), ("q", 2))
+    ]
+    fetching.given = {0: 7, 1: 9}
+    fetching.fetch.pause(fetching)  # type: ignore[arg-type]
+    assert fetching.paused == fetching.reads
+    fetching.fetch.unassign(fetching, [TopicPartition("q", 0)])  # type: ignore[arg-type]
+    assert not partitions[1].is_held
+    fetching.fetch.resume(fetching)  # type: ignore[arg-type]
+    assert fetching.paused == {("q", 0), ("q.overflow", 0)}
+    assert fetching.starts == [("q", 1, 9)]
+    assert fetching.reads == {("q", 1), ("q", 2)}
+    fetching.hold("q", 0, State(0, 0, (), 0))  # which asserts that it is paused no more
+    assert fetching.paused == {("q.overflow", 0)}
 
 
 def test_a_client_that_another_thread_uses_is_waited_for() -> None:
