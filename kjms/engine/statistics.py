@@ -136,7 +136,7 @@ class TransactionStatistics:
 
     Attributes:
         transactional_id: Its name in Kafka.
-        is_started: Whether its thread runs: from its first transaction on.
+        is_started: Whether it has had something to do.
         is_busy: Whether a transaction is under way.
         waiting: What waits for the next one: commits of sessions, or batches of messages to be moved.
         committed: Transactions that Kafka has committed, ever.

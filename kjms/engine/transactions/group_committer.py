@@ -89,7 +89,9 @@ class SessionTransaction:
 
 
 class GroupCommitter(TransactionalProducer[SessionTransaction]):
-    """Commits the work of an engine's transacted sessions in a thread of its own.
+    """Commits the work of an engine's transacted sessions.
+
+    A session that commits alone does so in its own thread. Several commit together, in the committer's.
 
     Args:
         config: librdkafka's settings of the producer.
@@ -111,7 +113,9 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
     def commit(self, work: SessionTransaction) -> JMSException | None:
         """Commit *work*: return None when all of it was committed, or the reason why nothing was."""
         try:
-            return work.wait() if self._submit(work) else _was_closed()
+            if self._crowd > 1 or not self._carry_out_here(work):
+                return work.wait() if self._submit(work) else _was_closed()
+            return work.wait()  # for the thread, which tries again after a failure
         except BaseException:  # Ctrl-C
             work.abandon()
             raise

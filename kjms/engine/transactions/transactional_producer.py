@@ -57,6 +57,9 @@ Settler: TypeAlias = plan.Settler[Any]
 class TransactionalProducer(Generic[Unit]):
     """A transactional producer with a thread, which carries out units of work in order, several in one transaction.
 
+    A unit that comes alone may be carried out by the thread that brings it. So one thread at a time is *busy*: it has
+    the producer.
+
     Args:
         config: librdkafka's settings of the producer.
         transactional_id: Its name in Kafka, used by no other producer.
@@ -91,12 +94,14 @@ class TransactionalProducer(Generic[Unit]):
     def statistics(self) -> TransactionStatistics:
         """Return what it has done, and has to do."""
         with self._changed:
-            is_started, waiting = self._thread is not None, len(self._units)
-            return TransactionStatistics(self._id, is_started, self._is_busy, waiting, self._commits, self._failures)
+            is_started = self._thread is not None or self._is_busy or self._commits + self._failures > 0
+            return TransactionStatistics(
+                self._id, is_started, self._is_busy, len(self._units), self._commits, self._failures
+            )
 
     @property
     def thread(self) -> threading.Thread | None:
-        """Its thread; None before the first unit, and where it needs none."""
+        """Its thread; None before the first unit that no other thread carries out, and where it needs none."""
         return self._thread
 
     def _submit(self, unit: Unit) -> bool:
@@ -114,34 +119,60 @@ class TransactionalProducer(Generic[Unit]):
     def close(self, seconds: float) -> None:
         """Carry out what waits, for *seconds* at the most, and end; the rest stays where it was."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._units and not self._is_busy, seconds if self._thread else 0)
+            self._changed.wait_for(lambda: not self._units and not self._is_busy, seconds)
             self._closing = True
             self._changed.notify_all()
+            if not self._changed.wait_for(lambda: not self._is_busy, seconds + COMMIT_SECONDS):
+                return  # the thread that is busy drops the producer
         if self._thread is not None:
-            self._thread.join(seconds + COMMIT_SECONDS)
+            self._thread.join(COMMIT_SECONDS)
+        self._producer = None  # an open transaction is aborted when the producer goes
+
+    def _carry_out_here(self, unit: Unit) -> bool:
+        """Carry out *unit* in the present thread, if no other one is waiting or under way; return whether it was.
+
+        It takes a seventh longer to have the other thread do it, and to wait for that. The main thread never does it:
+        an interrupt would end it half-way.
+        """
+        if threading.current_thread() is threading.main_thread():
+            return False
+        with self._changed:
+            if self._closing or self._is_busy or self._units:
+                return False
+            self._is_busy = True
+        try:
+            self._carry_out_busily([unit])
+        finally:
+            if self._closing:
+                self._producer = None
+        return True
+
+    def _carry_out_busily(self, batch: list[Unit]) -> None:
+        """Carry out *batch*, and be busy no longer."""
+        try:
+            self._carry_out(batch)
+        except Exception as error:
+            self._failed(batch, error)
+        except BaseException as error:
+            self._failed(batch, RuntimeError(repr(error)))
+            raise
+        finally:
+            with self._changed:
+                self._is_busy = False
+                self._changed.notify_all()
 
     # The thread.
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._units or self._closing)
+                self._changed.wait_for(lambda: not self._is_busy and (self._units or self._closing))
                 if self._closing:
                     break
                 batch = self._take()
                 self._is_busy = True
-            try:
-                self._carry_out(batch)
-            except Exception as error:
-                self._failed(batch, error)
-            except BaseException as error:
-                self._failed(batch, RuntimeError(repr(error)))
-                raise
-            finally:
-                with self._changed:
-                    self._is_busy = False
-                    self._changed.notify_all()
-        self._producer = None  # an open transaction is aborted when the producer goes
+            self._carry_out_busily(batch)
+        self._producer = None
 
     def _take(self) -> list[Unit]:
         """Take the units for the next transaction; the caller holds the lock."""

@@ -1,9 +1,11 @@
-"""What becomes of the work of transacted sessions when its commit fails."""
+"""Which thread commits the work of transacted sessions, and what becomes of it when that fails."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 
 import pytest
 
@@ -12,7 +14,7 @@ from kjms.engine.transactions.errors import AbortedError
 from kjms.engine.transactions.group_committer import GroupCommitter, SessionTransaction
 from kjms.engine.transactions.plan import Copy
 from kjms.mapping import KafkaRecord
-from tests.helpers import WAIT_MS
+from tests.helpers import WAIT_MS, wait_for
 
 WAIT = WAIT_MS / 1000
 
@@ -46,3 +48,93 @@ def test_what_fails_after_the_close_is_not_tried_again(
         committer.close(0)
         committer.may_fail.set()
         assert str(commit.result(WAIT)) == text
+
+
+class Noting(GroupCommitter):
+    """Notes which thread commits, and commits nothing."""
+
+    def __init__(self, work: Callable[[], None] = lambda: None) -> None:
+        super().__init__({}, "sessions", bookkeeping=None)  # type: ignore[arg-type]  # for transactions only
+        self.threads: list[threading.Thread] = []
+        self._work = work
+
+    def _carry_out(self, batch: list[SessionTransaction]) -> None:
+        self.threads.append(threading.current_thread())
+        self._work()
+        for work in batch:
+            work.end()
+
+
+def nothing() -> SessionTransaction:
+    return SessionTransaction([], [])
+
+
+def test_a_session_that_commits_alone_does_so_in_its_own_thread() -> None:
+    """Not in the main thread, where an interrupt would end it half-way."""
+    committer = Noting()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(committer.commit, nothing()).result(WAIT) is None
+        assert committer.threads == [*pool._threads]
+        assert (committer.thread, committer.statistics().is_busy) == (None, False)
+    assert committer.commit(nothing()) is None
+    assert committer.threads[1:] == [committer.thread]
+    committer.close(WAIT)
+
+
+def test_a_session_that_commits_meanwhile_waits_for_the_first() -> None:
+    """The committer's thread commits for those that come while a session does so itself: for all of them at once."""
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def work() -> None:
+        has_begun.set()
+        assert may_end.wait(WAIT)
+
+    committer = Noting(work)
+    with ThreadPoolExecutor(4) as pool:
+        commits = [pool.submit(committer.commit, nothing())]
+        assert has_begun.wait(WAIT)
+        commits += [pool.submit(committer.commit, nothing()) for _ in range(3)]
+        wait_for(lambda: committer.statistics().waiting == 3)
+        assert len(committer.threads) == 1
+        may_end.set()
+        assert [commit.result(WAIT) for commit in commits] == [None] * 4
+        assert committer.threads[1:] == [committer.thread]
+        assert pool.submit(committer.commit, nothing()).result(WAIT) is None  # several commit at about the same time
+        assert committer.threads[2:] == [committer.thread]
+    committer.close(WAIT)
+
+
+def test_the_thread_tries_again_what_a_session_could_not_commit() -> None:
+    """What passes by is tried again, and its session gets the outcome of that."""
+    outcomes: list[Exception | None] = [AbortedError(JMSException("moving"), is_passing=True), None]
+
+    def work() -> None:
+        if (error := outcomes.pop(0)) is not None:
+            raise error
+
+    committer = Noting(work)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(committer.commit, nothing()).result(WAIT) is None
+        assert committer.threads == [*pool._threads, committer.thread]
+    committer.close(WAIT)
+
+
+def test_closing_waits_for_a_session_that_commits_itself() -> None:
+    """As it does for the committer's thread; what comes afterwards is refused."""
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def work() -> None:
+        has_begun.set()
+        assert may_end.wait(WAIT)
+
+    committer = Noting(work)
+    with ThreadPoolExecutor(2) as pool:
+        commit = pool.submit(committer.commit, nothing())
+        assert has_begun.wait(WAIT)
+        close = pool.submit(committer.close, WAIT)
+        with pytest.raises(FutureTimeoutError):
+            close.result(0.05)
+        may_end.set()
+        assert close.result(WAIT) is None
+        assert commit.result(WAIT) is None
+    assert "closed" in str(committer.commit(nothing()))
