@@ -11,7 +11,7 @@ from kjms.engine.kafka import ConsumerPort, KafkaMessage, TopicPartition
 
 __all__ = ["Membership", "OnRebalance"]
 
-JOIN_SECONDS: Final = 2.0  # how long closing waits for the member id
+JOIN_SECONDS: Final = 2.0  # how long closing waits for the member id, and polls are short for the first partitions
 LEAVE_SECONDS: Final = 5.0  # how long partitions may take to be given up before the consumer is closed all the same
 POLL_SECONDS: Final = 0.005
 
@@ -28,6 +28,7 @@ class Membership:
 
     def __init__(self) -> None:
         self._failure: Exception | None = None
+        self._joins_until = 0.0  # nothing is assigned yet, and until then it may be soon
         self._assigned: set[tuple[str, int]] = set()  # by the group; what the consumer reads besides is not in it
 
     @property
@@ -45,15 +46,22 @@ class Membership:
         on_lost: OnRebalance,
     ) -> None:
         """Join the group of *consumer*, to read *topic*; the callbacks are called by `poll`."""
+        self._joins_until = time.monotonic() + JOIN_SECONDS
         consumer.subscribe(
             [topic],
-            on_assign=self._keeping(on_assign, self._assigned.update),
+            on_assign=self._keeping(on_assign, self._joined),
             on_revoke=self._keeping(on_revoke, self._assigned.difference_update),
             on_lost=self._keeping(on_lost, self._assigned.difference_update),
         )
 
     def poll(self, consumer: ConsumerPort, seconds: float) -> KafkaMessage | None:
-        """Return a record of *consumer*, or None if none came within *seconds*; raise what a callback raised."""
+        """Return a record of *consumer*, or None if none came within *seconds*; raise what a callback raised.
+
+        A poll does not end when a callback has assigned partitions, but what the callback put off waits for its end. So
+        polls are short until the first partitions are assigned.
+        """
+        if self._joins_until and time.monotonic() < self._joins_until:
+            seconds = min(seconds, POLL_SECONDS)
         record = consumer.poll(seconds)
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -92,6 +100,10 @@ class Membership:
         deadline = time.monotonic() + seconds
         while condition() and time.monotonic() < deadline:
             self.poll(consumer, POLL_SECONDS)
+
+    def _joined(self, places: Iterable[tuple[str, int]]) -> None:
+        self._joins_until = 0.0
+        self._assigned.update(places)
 
     def _keeping(self, callback: OnRebalance, change: Callable[[Iterable[tuple[str, int]]], None]) -> OnRebalance:
         def call(consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
