@@ -139,6 +139,8 @@ def common_settings(
             raise ValueError(f"kafka[{name!r}] cannot be set: {OWNED[name]}")
     settings: dict[str, Any] = {
         "client.id": "kjms",
+        # librdkafka waits half of it before it connects, too: 50 ms by default, for each new client.
+        "reconnect.backoff.ms": 20,
         # A broker that comes back should be found again quickly.
         "reconnect.backoff.max.ms": 2_000,
         **kafka,

@@ -223,8 +223,7 @@ class TransactionalProducer(Generic[Unit]):
         producer = self._producer
         if producer is None:
             try:
-                producer = open_producer(self._config)
-                producer.init_transactions(COMMIT_SECONDS)
+                producer = self._open(self._id)
             except KafkaException as error:
                 raise jms_error(error, "prepare a transaction", transactional_id=self._id) from error
             self._producer = producer
@@ -399,9 +398,18 @@ class TransactionalProducer(Generic[Unit]):
 
     def _begin_anew(self) -> None:
         """Fence the last producer of this name; the broker aborts what it left open."""
-        producer = open_producer(self._config)
+        self._producer = self._open(self._id)
+
+    def _open(self, transactional_id: str) -> ProducerPort:
+        """Return a producer that has fenced the last one of that name.
+
+        Raises:
+            KafkaException: Kafka does not let us, or no broker answers.
+        """
+        producer = open_producer({**self._config, "transactional.id": transactional_id})
+        producer.list_topics("", COMMIT_SECONDS)  # connects: else it may look for its coordinator 500 ms later
         producer.init_transactions(COMMIT_SECONDS)
-        self._producer = producer
+        return producer
 
     def _undone(self, producer: ProducerPort, error: KafkaException) -> AbortedError:
         """Abort the transaction, or drop the producer; return the error."""
@@ -427,7 +435,7 @@ class TransactionalProducer(Generic[Unit]):
             KafkaException: Kafka does not let us.
         """
         for name in transactional_ids:
-            open_producer({**self._config, "transactional.id": name}).init_transactions(COMMIT_SECONDS)
+            self._open(name)
 
 
 def _copies(parts: Iterable[TransactionPart]) -> Iterator[tuple[Move[Any] | None, Copy]]:
