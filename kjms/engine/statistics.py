@@ -89,6 +89,7 @@ class GroupConsumerStatistics:
         moving: Messages that wait to be moved elsewhere, or are being moved.
         dispatched: Messages that sessions were given, ever.
         commits: Commits that Kafka has taken, ever; those in Kafka transactions are the transactions'.
+        is_paused: Whether nothing is fetched, since consumers have had enough for a second.
         is_certain: Whether the partitions are surely still this process's; False after it slept, until a commit shows.
         partitions: The partitions that are held, by topic and number.
         handover: The part in handover; None: there is none.
@@ -110,6 +111,7 @@ class GroupConsumerStatistics:
     moving: int
     dispatched: int
     commits: int
+    is_paused: bool
     is_certain: bool
     partitions: tuple[PartitionStatistics, ...]
     handover: HandoverStatistics | None

@@ -97,6 +97,11 @@ class GroupConsumer:
         """Whether closing was asked for."""
         return self._lifecycle.is_closed
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is fetched, since consumers have had enough for a while."""
+        return self._fetch.is_paused
+
     def start(self) -> None:
         """Begin to read, unless a thread does, or closing was asked for; the caller holds the lock.
 

@@ -264,6 +264,7 @@ class KafkaSource:
                 self._slots,
                 self.relocations,
                 is_reading=self.is_reading,
+                is_paused=self._consumer.is_paused,
                 is_certain=self._stall.is_certain,
                 handover=self._handover.statistics(),
             )
@@ -427,6 +428,7 @@ def statistics_of(
     relocations: Relocations,
     *,
     is_reading: bool = False,
+    is_paused: bool = False,
     is_certain: bool = True,
     handover: HandoverStatistics | None = None,
 ) -> GroupConsumerStatistics:
@@ -448,6 +450,7 @@ def statistics_of(
         moving=relocations.waiting,
         dispatched=dispatcher.dispatched - len(dispatcher.batches),
         commits=relocations.committer.commits,
+        is_paused=is_paused,
         is_certain=is_certain,
         partitions=tuple(partition.statistics() for partition in assignment),
         handover=handover,

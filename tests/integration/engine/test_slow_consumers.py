@@ -7,8 +7,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from kjms import Queue, Session
-from kjms.testing.engine import source_of
+from kjms import Connection, Queue, Session
+from kjms.testing.engine import statistics
 from tests.helpers import WAIT_MS, WAIT_SECONDS, Desk, Eventually, send, text
 
 ROUNDS = 4
@@ -25,13 +25,11 @@ def test_a_consumer_that_was_slow_does_not_wait_for_what_is_there(
     connection = desk.connect()
     session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
     consumer = session.create_consumer(queue)
-    source: Any = source_of(consumer)
-    fetch = source._consumer._fetch
     number, longest = 0, []
     for _ in range(ROUNDS):
         send(connection, queue, *map(str, range(number, number + EACH)))
         assert text(consumer.receive(WAIT_MS)) == str(number)
-        eventually(lambda: fetch.is_paused)
+        eventually(lambda: is_paused(connection, queue))
         longest.append(0.0)
         for expected in range(number + 1, number + EACH):
             begin = time.perf_counter()
@@ -39,6 +37,10 @@ def test_a_consumer_that_was_slow_does_not_wait_for_what_is_there(
             longest[-1] = max(longest[-1], time.perf_counter() - begin)
         number += EACH
     assert sum(longest) * 3 < sum(resumptions(kafka.bootstrap_servers, queue.queue_name))
+
+
+def is_paused(connection: Connection, queue: Queue) -> bool:
+    return any(each.is_paused for each in statistics(connection).group_consumers if each.name == queue.queue_name)
 
 
 def resumptions(servers: str, topic: str) -> list[float]:

@@ -74,7 +74,7 @@ def test_a_session_that_commits_alone_does_so_in_its_own_thread() -> None:
     committer = Noting()
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(committer.commit, nothing()).result(WAIT) is None
-        assert committer.threads == [*pool._threads]
+        assert committer.threads == [pool.submit(threading.current_thread).result(WAIT)]
         assert (committer.thread, committer.statistics().is_busy) == (None, False)
     assert committer.commit(nothing()) is None
     assert committer.threads[1:] == [committer.thread]
@@ -115,7 +115,7 @@ def test_the_thread_tries_again_what_a_session_could_not_commit() -> None:
     committer = Noting(work)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(committer.commit, nothing()).result(WAIT) is None
-        assert committer.threads == [*pool._threads, committer.thread]
+        assert committer.threads == [pool.submit(threading.current_thread).result(WAIT), committer.thread]
     committer.close(WAIT)
 
 

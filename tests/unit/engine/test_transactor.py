@@ -43,7 +43,7 @@ class StuckProducer:
 
     def init_transactions(self, *_: object) -> None: ...
 
-    begin_transaction = abort_transaction = init_transactions
+    begin_transaction = abort_transaction = list_topics = init_transactions
 
     def __len__(self) -> int:
         return self.waiting
