@@ -19,7 +19,7 @@ __all__ = ["Janitor", "inbox_resource"]
 
 _log = logging.getLogger("kjms.inbox")
 
-CLOSE_SECONDS: Final = 2.0  # a question that is under way is waited for a second
+CLOSE_SECONDS: Final = 2.0  # what is written or deleted just now is waited for
 
 
 def inbox_resource(topic: str) -> str:
@@ -68,7 +68,7 @@ class Janitor:
             for _ in range(self._registry.questions):
                 if not silent:
                     break
-                silent -= self._registry.living(silent)
+                silent -= self._registry.living(silent, is_over=lambda: self._closing)
                 if self._closing:
                     return
             for topic, engines in users.items():
@@ -87,6 +87,7 @@ class Janitor:
     def close(self) -> None:
         """End the thread."""
         self._closing = True
+        self._registry.look()
         self._thread.join(CLOSE_SECONDS)
 
 

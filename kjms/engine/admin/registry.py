@@ -37,7 +37,7 @@ ANSWER_SECONDS: Final = 1.0  # for each of them; an engine that is awake needs s
 TURN_SECONDS: Final = 0.05  # most locks are let go before it is worth asking for their holder
 BUSY_SECONDS: Final = 30.0  # how long one waits for others that live and change the same thing
 BATCH: Final = 1_000  # records taken from librdkafka at once
-TICK_SECONDS: Final = 0.2  # how soon the thread notices that it may end
+TICK_SECONDS: Final = 0.05  # how soon the thread notices that it may end
 
 
 class Registry:
@@ -253,13 +253,20 @@ class Registry:
             self.take_away(left)
         return False
 
-    def living(self, engines: Collection[str], questions: int = 1, enough: int | None = None) -> set[str]:
+    def living(
+        self,
+        engines: Collection[str],
+        questions: int = 1,
+        enough: int | None = None,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> set[str]:
         """Return which of *engines* answer; the caller is `reading`.
 
         Args:
             engines: Whom to ask.
             questions: How often, a second apart.
             enough: Stop when so many have answered.
+            is_over: Returns whether to stop all the same; `look` has it asked at once.
 
         Raises:
             JMSException: The broker does not answer.
@@ -270,7 +277,7 @@ class Registry:
 
         def listen() -> bool:
             answered.update(engine for engine, before in since.items() if self._claims.last_answer(engine) > before)
-            return len(answered) >= enough
+            return len(answered) >= enough or is_over()
 
         for _ in range(questions):
             if listen():
@@ -280,6 +287,11 @@ class Registry:
             with self._changed:
                 self._changed.wait_for(listen, ANSWER_SECONDS)
         return answered
+
+    def look(self) -> None:
+        """Have whatever waits for answers look whether that is over."""
+        with self._changed:
+            self._changed.notify_all()
 
     def _ask(self, engine: str) -> None:
         question = uuid.uuid4().hex

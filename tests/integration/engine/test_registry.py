@@ -7,17 +7,19 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from kjms import ConnectionFactory, JMSException, Topic
+from kjms.engine.admin import registry
 from kjms.engine.admin.claims import DEFINITION, LOCK, USE
 from kjms.engine.admin.registry import Registry
 from kjms.engine.subscriptions.definitions import Identity
 from kjms.testing.engine import engine_of, tuned
-from tests.helpers import NOTHING_MS, NOTHING_SECONDS, Eventually, apart
+from tests.helpers import NOTHING_MS, NOTHING_SECONDS, WAIT_SECONDS, Eventually, apart
 
 
 @pytest.fixture
@@ -79,6 +81,25 @@ def test_who_lives_is_heard_and_who_does_not_is_buried(registries: list[Registry
         other.take_away([use.key])
         one.catch_up()
         assert claims.all(USE, name) == []
+
+
+def test_what_is_to_end_does_not_wait_for_an_answer(
+    registries: list[Registry], monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """A connection that closes while its janitor asks an engine that is gone closes at once."""
+    monkeypatch.setattr(registry, "ANSWER_SECONDS", 2 * WAIT_SECONDS)
+    one, asked, ends = registries[0], list[bool](), threading.Event()
+
+    def is_over() -> bool:
+        asked.append(ends.is_set())
+        return asked[-1]
+
+    with one.reading(), ThreadPoolExecutor(1) as pool:
+        answers = pool.submit(one.living, ["nobody"], is_over=is_over)
+        eventually(lambda: len(asked) == 2)  # before the question, and before the wait
+        ends.set()
+        one.look()
+        assert answers.result(WAIT_SECONDS) == set()
 
 
 def test_a_claim_that_others_took_away_is_lost(registries: list[Registry], name: str, eventually: Eventually) -> None:
