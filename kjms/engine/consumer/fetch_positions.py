@@ -68,7 +68,7 @@ class FetchPositions:
         self._dispatcher = dispatcher
         self._lock = lock
         self._look_back = look_back
-        self._left: list[TopicPartition] = []  # given up, and still fetched
+        self._left: set[Place] = set()  # given up, and still fetched
         self._paused: list[TopicPartition] = []
         self._forgotten: list[Place] = []  # assigned, and not read before the copies of their settlement are found
         self._catching_up: set[AssignedPartition] = set()  # long runs of what comes may be settled
@@ -180,7 +180,7 @@ class FetchPositions:
                     self._assignment.add(partition)
                     self._catching_up.add(partition)
                 else:
-                    self._left.append(TopicPartition(partition.topic, partition.number))
+                    self._left.add((partition.topic, partition.number))
         for partition in restored:
             self._identities.opened(partition)
 
@@ -194,15 +194,17 @@ class FetchPositions:
     def leave(self, partition: AssignedPartition) -> None:
         """Hold *partition* no longer, and have it fetched no longer, soon; the caller holds the lock."""
         self._assignment.remove(partition)
-        self._left.append(TopicPartition(partition.topic, partition.number))
+        self._left.add((partition.topic, partition.number))
 
     def unassign_left(self, consumer: ConsumerPort) -> None:
         """Have the client fetch no longer what was left."""
         if self._left:
             with self._lock:
-                left, self._left = self._left, []
-            held = {(place.topic, place.partition) for place in consumer.assignment()}
-            consumer.incremental_unassign([place for place in left if (place.topic, place.partition) in held])
+                left, self._left = self._left, set()
+            # Each once: librdkafka ends the process where the list names a partition twice.
+            consumer.incremental_unassign(
+                [place for place in consumer.assignment() if (place.topic, place.partition) in left]
+            )
 
     # Reading is interrupted while consumers are slow.
 

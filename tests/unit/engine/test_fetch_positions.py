@@ -42,7 +42,8 @@ class Fetching:
             self.starts.append((place.topic, place.partition, place.offset))
 
     def incremental_unassign(self, places: Any) -> None:
-        self.reads -= {(place.topic, place.partition) for place in places}
+        for place in places:
+            self.reads.remove((place.topic, place.partition))  # each once: else librdkafka ends the process
 
     def assignment(self) -> list[TopicPartition]:
         return [TopicPartition(*place) for place in sorted(self.reads)]
@@ -124,6 +125,19 @@ def test_what_was_paused_is_assigned_anew_behind_what_was_given() -> None:
     assert fetching.reads == {("q", 1), ("q", 2)}
     fetching.hold("q", 0, State(0, 0, (), 0))  # which asserts that it is paused no more
     assert fetching.paused == {("q.overflow", 0)}
+
+
+def test_what_is_left_twice_is_unassigned_once() -> None:
+    """The handover's thread may give a transfer partition up that the consumer gives up in order to close."""
+    fetching = Fetching()
+    partitions = [fetching.hold("q.handover", number, State(0, 0, (), 0)) for number in (0, 1)]
+    fetching.fetch.leave(partitions[0])
+    fetching.fetch.leave(partitions[0])
+    fetching.fetch.unassign_left(fetching)  # type: ignore[arg-type]
+    assert fetching.reads == {("q.handover", 1)}
+    fetching.fetch.leave(partitions[0])  # once more, and it is not read any longer
+    fetching.fetch.unassign_left(fetching)  # type: ignore[arg-type]
+    assert fetching.reads == {("q.handover", 1)}
 
 
 def test_a_client_that_another_thread_uses_is_waited_for() -> None:
