@@ -26,6 +26,7 @@ class StuckProducer:
 
     def __init__(self, stuck: str) -> None:
         self.stuck = stuck
+        self.is_connected = False
         self.waiting = 0
         self.reports: list[Callable[..., None]] = []
 
@@ -41,9 +42,15 @@ class StuckProducer:
         self.reports.clear()
         return self.waiting
 
-    def init_transactions(self, *_: object) -> None: ...
+    def list_topics(self, *_: object) -> None:
+        self.is_connected = True
 
-    begin_transaction = abort_transaction = list_topics = init_transactions
+    def init_transactions(self, *_: object) -> None:
+        assert self.is_connected  # else it may look for its coordinator half a second later
+
+    def begin_transaction(self, *_: object) -> None: ...
+
+    abort_transaction = begin_transaction
 
     def __len__(self) -> int:
         return self.waiting
