@@ -65,12 +65,9 @@ class Janitor:
             self._registry.catch_up()  # what was claimed before it was found is known now
             users = {topic: _users(claims, topic) for topic in found}
             silent = set().union(*users.values()) if users else set()
-            for _ in range(self._registry.questions):
-                if not silent:
-                    break
-                silent -= self._registry.living(silent, is_over=lambda: self._closing)
-                if self._closing:
-                    return
+            silent -= self._registry.living(silent, self._registry.questions, is_over=lambda: self._closing)
+            if self._closing:
+                return
             for topic, engines in users.items():
                 if engines <= silent and not self._closing:
                     self._delete(topic)

@@ -289,7 +289,7 @@ class Registry:
         return answered
 
     def look(self) -> None:
-        """Have whatever waits for answers look whether that is over."""
+        """Have `living` look at once whether it is over."""
         with self._changed:
             self._changed.notify_all()
 
