@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine.consumer.assignment import start_of
@@ -69,7 +69,7 @@ class FetchPositions:
         self._lock = lock
         self._look_back = look_back
         self._left: set[Place] = set()  # given up, and still fetched
-        self._paused: list[TopicPartition] = []
+        self._paused: set[Place] = set()
         self._forgotten: list[Place] = []  # assigned, and not read before the copies of their settlement are found
         self._catching_up: set[AssignedPartition] = set()  # long runs of what comes may be settled
         self._reread_at = 0.0  # when what is evicted began to be read again
@@ -114,16 +114,14 @@ class FetchPositions:
             dropped = [partition for place in places for partition in self._assignment.drop(place.partition)]
         leaving = {(place.topic, place.partition) for place in places}  # also those that `assign` did not open
         leaving.update((partition.topic, partition.number) for partition in dropped)
-        # librdkafka refuses the whole list if it does not read one of them.
-        consumer.incremental_unassign(
-            [place for place in consumer.assignment() if (place.topic, place.partition) in leaving]
-        )
+        consumer.incremental_unassign(_read_of(consumer, leaving))
 
     def forget_all(self) -> None:
         """Hold nothing any more: the client has left its group; the caller holds the lock."""
         for partition in list(self._assignment):
             self._assignment.remove(partition)
         self._left.clear()
+        self._paused.clear()
         self._forgotten.clear()
         self._catching_up.clear()
 
@@ -172,7 +170,8 @@ class FetchPositions:
     ) -> None:
         """Hold *restored*, and read on where they stand."""
         starts = [self._start(partition) for partition in restored]
-        consumer.resume(starts)  # librdkafka does not forget that a partition was paused when it was lost
+        # First: librdkafka does not forget that a partition was paused when it was lost, and fetches late what resumes.
+        consumer.resume(starts)
         consumer.incremental_assign(starts)
         with self._lock:
             for partition in restored:
@@ -201,10 +200,7 @@ class FetchPositions:
         if self._left:
             with self._lock:
                 left, self._left = self._left, set()
-            # Each once: librdkafka ends the process where the list names a partition twice.
-            consumer.incremental_unassign(
-                [place for place in consumer.assignment() if (place.topic, place.partition) in left]
-            )
+            consumer.incremental_unassign(_read_of(consumer, left))
 
     # Reading is interrupted while consumers are slow.
 
@@ -215,14 +211,14 @@ class FetchPositions:
 
     def pause(self, consumer: ConsumerPort) -> None:
         """Read nothing of what is assigned now."""
-        self._paused = consumer.assignment()
-        consumer.pause(self._paused)
+        paused = consumer.assignment()
+        self._paused = {(place.topic, place.partition) for place in paused}
+        consumer.pause(paused)
 
     def resume(self, consumer: ConsumerPort) -> None:
         """Read again what was paused, as far as it is still assigned."""
-        held = {(place.topic, place.partition) for place in consumer.assignment()}
-        paused = [place for place in self._paused if (place.topic, place.partition) in held]
-        self._paused = []
+        paused = _read_of(consumer, self._paused)
+        self._paused = set()
         consumer.resume(paused)
         # librdkafka would fetch them within a second; assigned anew, they are fetched at once.
         self._fetch_from(consumer, [place for place in consumer.position(paused) if place.offset >= 0])
@@ -284,6 +280,14 @@ class FetchPositions:
                 ]
                 self._catching_up.update(partitions)
             self._fetch_from(consumer, places)
+
+
+def _read_of(consumer: ConsumerPort, places: Collection[Place]) -> list[TopicPartition]:
+    """Return those of *places* that *consumer* reads, each once.
+
+    librdkafka refuses a list with another one, and ends the process where a list names one twice.
+    """
+    return [place for place in consumer.assignment() if (place.topic, place.partition) in places]
 
 
 def with_copies(restored: Callable[[Recall], list[AssignedPartition]], recall: Recall) -> list[AssignedPartition]:
