@@ -113,9 +113,8 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
     def commit(self, work: SessionTransaction) -> JMSException | None:
         """Commit *work*: return None when all of it was committed, or the reason why nothing was."""
         try:
-            if self._crowd > 1 or not self._carry_out_here(work):
-                return work.wait() if self._submit(work) else _was_closed()
-            return work.wait()  # for the thread, which tries again after a failure
+            is_accepted = (self._crowd <= 1 and self._carry_out_here(work)) or self._submit(work)
+            return work.wait() if is_accepted else _was_closed()
         except BaseException:  # Ctrl-C
             work.abandon()
             raise

@@ -140,11 +140,7 @@ class TransactionalProducer(Generic[Unit]):
             if self._closing or self._is_busy or self._units:
                 return False
             self._is_busy = True
-        try:
-            self._carry_out_busily([unit])
-        finally:
-            if self._closing:
-                self._producer = None
+        self._carry_out_busily([unit])
         return True
 
     def _carry_out_busily(self, batch: list[Unit]) -> None:
@@ -157,6 +153,8 @@ class TransactionalProducer(Generic[Unit]):
             self._failed(batch, RuntimeError(repr(error)))
             raise
         finally:
+            if self._closing:
+                self._producer = None  # `close` may not have waited
             with self._changed:
                 self._is_busy = False
                 self._changed.notify_all()
@@ -172,7 +170,6 @@ class TransactionalProducer(Generic[Unit]):
                 batch = self._take()
                 self._is_busy = True
             self._carry_out_busily(batch)
-        self._producer = None
 
     def _take(self) -> list[Unit]:
         """Take the units for the next transaction; the caller holds the lock."""
