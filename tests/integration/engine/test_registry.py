@@ -95,7 +95,7 @@ def test_what_is_to_end_does_not_wait_for_an_answer(
         return asked[-1]
 
     with one.reading(), ThreadPoolExecutor(1) as pool:
-        answers = pool.submit(one.living, ["nobody"], is_over=is_over)
+        answers = pool.submit(one.living, ["gone"], is_over=is_over)
         eventually(lambda: len(asked) == 2)  # before the question, and before the wait
         ends.set()
         one.look()
