@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from kjms.engine import STREAK
 from kjms.errors import IllegalStateException, JMSException
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from kjms.message import Message
 
 __all__ = ["BlockingReceiver"]
-
-STREAK: Final = 32  # messages that a consumer takes one by one before others that wait get theirs
 
 
 class Receiving(Protocol):
@@ -92,7 +91,7 @@ class BlockingReceiver:
             if acknowledgement.asks and not acknowledgement.before_next(slot):
                 raise core.overrun("receive")
             deliver = core.delivery(read, is_loop=is_loop) if is_loop or read else acknowledgement.received
-            is_next = slot.streak < STREAK or seconds == 0
+            is_next = slot.streak < STREAK or seconds == 0 or bool(slot.batch)
             found = core.take(slot, consumer._destination, deliver) if is_next else None
             return found[1] if found else self._wait(consumer, seconds, deliver, is_next=is_next)
         except BaseException as error:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery, MessageSource, Receipt, Slot
     from kjms.engine.consumer.kafka_source import KafkaSource
     from kjms.engine.consumer.restoration import NEWER_SETTLEMENT
+    from kjms.engine.consumer.rotation import STREAK
     from kjms.engine.delayed.inspection import DelayedMessage, DelayedMessages, PeriodicMessage
     from kjms.engine.delivery_reports import failure_of
     from kjms.engine.engine import Engine, close_all, destination_name, process_statistics
@@ -59,6 +60,7 @@ _MODULES = {
     "NEWER_SETTLEMENT": "kjms.engine.consumer.restoration",
     "NON_DURABLE": "kjms.engine.subscriptions.definitions",
     "PeriodicMessage": "kjms.engine.delayed.inspection",
+    "STREAK": "kjms.engine.consumer.rotation",
     "LostError": "kjms.engine.transactions.errors",
     "Member": "kjms.engine.admin.admin",
     "Position": "kjms.engine.admin.scan",
@@ -89,6 +91,7 @@ __all__ = [
     "DURABLE",
     "NEWER_SETTLEMENT",
     "NON_DURABLE",
+    "STREAK",
     "Address",
     "Admin",
     "AssignedPartition",

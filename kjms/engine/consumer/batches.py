@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kjms.engine.consumer.rotation import SHARE, STREAK
 from kjms.engine.consumer.selector_queue import SelectorQueue
 from kjms.txn.delivery_states import DISPATCHED, READY, RETURN
 
@@ -51,26 +52,34 @@ class Batches:
     Args:
         dispatcher: What holds the messages.
         size: How many messages a batch has at the most; 0: there are none.
+
+    Attributes:
+        size: The same.
     """
 
     def __init__(self, dispatcher: Dispatching, size: int) -> None:
         self._dispatcher = dispatcher
-        self._size = size
+        self.size = size
         self._slots: set[ConsumerSlot] = set()  # those that may have something left of a batch
 
     def __len__(self) -> int:
         return sum(len(slot.batch) for slot in self._slots)
 
-    def fill(self, slot: ConsumerSlot, queue: SelectorQueue[Delivery, ConsumerSlot]) -> None:
+    def fill(self, slot: ConsumerSlot, queue: SelectorQueue[Delivery, ConsumerSlot], most: int | None = None) -> None:
         """Dispatch to *slot* what it will ask for next, where nothing but the order of the messages decides.
 
-        That is not so with several priorities, message groups or peers, nor with several consumers: what one takes from
-        the batch of a busy one is older than what it has had, and a consumer gets messages in their order.
+        That is not so with several priorities, message groups or peers.
 
         A batch ends near a dispatch limit, unless a new one was asked for already: a slow consumer's limits stay near.
+
+        Args:
+            slot: The only consumer that asks: a consumer gets messages in their order, and what another one took from
+                this batch would be older than what that one has had.
+            queue: What it wants.
+            most: How many messages, at the most; None: `size`.
         """
         dispatcher = self._dispatcher
-        if len(dispatcher.selector_queues) > 1 or len(queue.slots) > 1 or dispatcher.groups.busy:
+        if len(dispatcher.selector_queues) > 1 or dispatcher.groups.busy:
             return
         levels = [level for _, level in queue.levels if level]
         if len(levels) != 1:
@@ -79,7 +88,7 @@ class Batches:
         latest: AssignedPartition | None = None
         end = 0
         try:
-            for _ in range(min(self._size, len(level))):
+            for _ in range(min(self.size if most is None else most, self.size, len(level))):
                 delivery = level[0]
                 partition = delivery.partition
                 if partition is not latest:
@@ -110,6 +119,20 @@ class Batches:
                 dispatcher.held -= len(batch)
                 dispatcher.in_flight += len(batch)
                 dispatcher.dispatched += len(batch)
+
+    def fill_in_rotation(self, slot: ConsumerSlot, queue: SelectorQueue[Delivery, ConsumerSlot]) -> bool:
+        """Dispatch to *slot* what it will ask for next, if no other consumer is active; return whether it did."""
+        rotation = queue.rotation
+        if slot.returned or slot.batch or rotation.is_any_active(but=slot):
+            return False
+        self.fill(slot, queue, SHARE)
+        if not slot.batch:
+            rotation.found_nothing()
+            return False
+        rotation.gave(len(slot.batch))
+        slot.streak, slot.taken_at = STREAK, 0.0  # it waits behind others then
+        queue.comes(slot)
+        return True
 
     def recall(self) -> None:
         """Make ready again what is left of batches, each message in its old place."""

@@ -15,6 +15,7 @@ from kjms.engine.consumer.eviction import Eviction
 from kjms.engine.consumer.message_groups import MessageGroups
 from kjms.engine.consumer.peer_sharing import PeerSharing
 from kjms.engine.consumer.ranking import Ranking
+from kjms.engine.consumer.rotation import STREAK
 from kjms.engine.consumer.selector_queue import SelectorQueue, SelectorQueues
 from kjms.engine.tuning import DEFAULTS
 from kjms.mapping import decode
@@ -149,6 +150,7 @@ class Dispatcher:
         self.batches.recall()
         slot.queue = None
         queue.slots.remove(slot)
+        queue.rotation.stop()
         self.selector_queues.rest(queue, slot)
         returned = list(slot.returned)
         slot.returned.clear()
@@ -232,13 +234,23 @@ class Dispatcher:
             return None
         if slot.has_priorities:
             self.ranking.rank(is_needed=True)
+        has_batches = self.batches.size > 0 and not self.sharing.peers
+        is_shared = has_batches and len(queue.slots) > 1
+        if is_shared:
+            if slot.streak >= STREAK and queue.rotation.is_on:
+                queue.rotation.stop()  # this one does not wait behind others, and would leave them nothing
+            if not slot.batch:
+                self.batches.recall()  # another consumer's, which would be older than what this one gets
         delivery = self._next(slot, queue)
         if delivery is None:
+            queue.rotation.found_nothing()
             self._wait(slot, queue)
             return None
+        if is_shared and queue.rotation.is_on and self.batches.fill_in_rotation(slot, queue):
+            return delivery
         if queue.waiting or queue.woken:
             queue.asks(slot)
-        if not (queue.waiting or slot.returned or slot.batch or self.sharing.peers):
+        if has_batches and len(queue.slots) == 1 and not (queue.waiting or slot.returned or slot.batch):
             self.batches.fill(slot, queue)
         return delivery
 
@@ -349,11 +361,11 @@ class Dispatcher:
         Other processes would take its waiting for a want.
         """
         queue = slot.queue
-        if queue is None or not queue.waiting or slot.returned or self.sharing.peers:
+        if queue is None or slot.returned or self.sharing.peers:
             return False
-        queue.wake_one()
-        queue.wait(slot)
-        return True
+        if self.batches.size:
+            queue.rotation.look(self.dispatched)
+        return queue.wait_behind_others(slot)
 
     def rest(self, slot: ConsumerSlot) -> None:
         """Note that *slot* waits no longer."""

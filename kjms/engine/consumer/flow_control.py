@@ -112,6 +112,14 @@ class FlowControl:
             with self._lock:
                 self._dispatcher.ranking.look()
 
+    def end_stuck_rotations(self) -> None:
+        """Let other consumers have what is ready, or left of a batch, where the one that has it is busy."""
+        dispatcher = self._dispatcher
+        with self._lock:
+            if dispatcher.selector_queues.end_stuck_rotations(len(dispatcher.batches)):
+                dispatcher.batches.recall()
+                dispatcher.selector_queues.wake_others()
+
     def wake_others(self) -> None:
         """Wake more consumers where those that were woken are held up: called now and then."""
         with self._lock:
@@ -179,4 +187,6 @@ class FlowControl:
         """Return for how many seconds to wait at the most."""
         due = self._dispatcher.delayed.next_due
         most = BUSY_SECONDS if self._is_to_share else TICK_SECONDS
+        if self._dispatcher.selector_queues.is_rotating:
+            most = SHORT_POLL_SECONDS  # the consumer that has the batch may get stuck
         return min(most, max(due / 1000 - self._tuning.wall_clock(), 0)) if due else most

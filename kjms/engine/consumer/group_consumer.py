@@ -154,6 +154,7 @@ class GroupConsumer:
                     self._flow.wait_for_demand()
                 self._flow.release()
                 self._flow.rank()
+                self._flow.end_stuck_rotations()
                 self._flow.share()
                 self._fetch.reread(consumer)
                 now = time.monotonic()
@@ -209,6 +210,7 @@ class GroupConsumer:
             self._flow.wake_others()
             self._flow.release()
             self._flow.rank()
+            self._flow.end_stuck_rotations()
             self._flow.share()
             self._upkeep.commit()
             with self._client.turn:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
+from kjms.engine.consumer.rotation import Rotation
 from kjms.txn.delivery_states import READY, DeliveryState
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class SelectorQueue(Generic[D, C]):
         is_sorted: Whether all that was put back is in its place.
         busy_since: Since when, as far as was looked, no consumer has waited; 0: one does, or did at the last look.
         is_withdrawn: Whether its consumers are so busy that other processes are to keep what it wants.
+        rotation: Whether its consumers rotate.
     """
 
     __slots__ = (
@@ -62,6 +64,7 @@ class SelectorQueue(Generic[D, C]):
         "is_withdrawn",
         "levels",
         "prune_at",
+        "rotation",
         "selector",
         "size",
         "slots",
@@ -80,6 +83,7 @@ class SelectorQueue(Generic[D, C]):
         self.woken: set[C] = set()
         self.busy_since = 0.0
         self.is_withdrawn = False
+        self.rotation = Rotation(self.slots, self.waiting, self.woken)
 
     def __iter__(self) -> Iterator[D]:
         for _, level in self.levels:
@@ -178,26 +182,49 @@ class SelectorQueue(Generic[D, C]):
         return True
 
     def wake(self, count: int) -> None:
-        """Wake consumers for *count* messages: a few at once, each of which wakes the next one when it `asks`."""
+        """Wake consumers for *count* messages: a few at once, each of which wakes the next one when it `asks`.
+
+        Where consumers rotate, only one is woken, and none while another one is active.
+        """
+        if self.rotation.is_on:
+            if not self.rotation.is_any_active() and self.wake_one():
+                self.rotation.woke()
+            return
         for _ in range(min(count, AT_ONCE - len(self.woken))):
             if not self.wake_one():
                 return
 
     def asks(self, slot: C) -> None:
         """Note that *slot* asked for a message and got one: it waits no longer, and what is left is for the next."""
-        self.waiting.pop(slot, None)
-        if slot in self.woken:
-            self.woken.remove(slot)
+        if self.comes(slot):
             self.wake(self.size - len(self.woken))
+
+    def comes(self, slot: C) -> bool:
+        """Note that *slot* waits no longer; return whether it was woken."""
+        self.waiting.pop(slot, None)
+        was_woken = slot in self.woken
+        self.woken.discard(slot)
+        return was_woken
 
     def wait(self, slot: C) -> None:
         """Note that *slot* waits for a message."""
         self.woken.discard(slot)
         self.waiting[slot] = None
 
+    def wait_behind_others(self, slot: C) -> bool:
+        """Have *slot* wait behind the others that wait, the first of which comes; return whether any does."""
+        if not (self.rotation.is_on and self.rotation.is_any_active(but=slot)) and not self.wake_one():
+            return False
+        self.rotation.woke()
+        slot.taken_at = 0.0
+        self.wait(slot)
+        return True
+
     @property
     def is_starved(self) -> bool:
         """Whether a consumer waits, and what is ready, if anything, is for those that were woken."""
+        if self.rotation.is_on and self.size:
+            return False
         return bool(self.waiting) and (not self.woken or self.size <= len(self.woken))
 
 
@@ -208,6 +235,11 @@ class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
     def is_waiting(self) -> bool:
         """Whether a consumer waits for more than is ready."""
         return any(queue.is_starved for queue in self.values())
+
+    @property
+    def is_rotating(self) -> bool:
+        """Whether consumers rotate."""
+        return any(queue.rotation.is_on for queue in self.values())
 
     @property
     def waiting(self) -> int:
@@ -233,6 +265,15 @@ class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
         for queue in self.values() if queues is None else queues:
             if queue.waiting:
                 queue.wake(queue.size)
+
+    def end_stuck_rotations(self, batched: int) -> bool:
+        """End rotations where others wait for long for what is ready, or *batched*; return whether any did."""
+        stuck = [
+            queue
+            for queue in self.values()
+            if queue.rotation.is_on and queue.waiting and (queue.size or batched) and queue.rotation.end_where_stuck()
+        ]
+        return bool(stuck)
 
     def wake_others(self) -> None:
         """Wake consumers that wait while something is ready: those that were woken have not come for it in time."""

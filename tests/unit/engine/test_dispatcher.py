@@ -42,9 +42,9 @@ STEPS = st.lists(
 )
 
 
-@given(steps=STEPS, keeps=st.booleans(), batch=st.integers(0, 4), consumers=st.integers(1, 6))
+@given(steps=STEPS, keeps=st.booleans(), batch=st.integers(0, 4), consumers=st.integers(1, 6), rotates=st.booleans())
 def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_order(
-    steps: list[tuple[str, int]], keeps: bool, batch: int, consumers: int
+    steps: list[tuple[str, int]], keeps: bool, batch: int, consumers: int, rotates: bool
 ) -> None:
     """While consumers come and go no message is lost or doubled, overtakes, or reaches one that it does not match."""
     # The limit is larger than the number of steps: no message is overtaken by too many.
@@ -71,6 +71,8 @@ def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_orde
         dispatcher.join(slot)
     for step, number in steps:
         slot = slots[number % consumers]
+        for queue in dispatcher.selector_queues.values():
+            queue.rotation.is_on = rotates and batch > 0
         if step == "arrive":
             record = Record(len(arrived), [None, b"a", b"b"][number % 3], [4, 4, 9, 0][number % 4])
             delivery = Delivery(record, partition, len(arrived), len(arrived))
@@ -103,6 +105,7 @@ def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_orde
             assert taken not in in_flight
             in_flight.append(taken)
             ahead = [d for d in arrived if d.state is DeliveryState.READY and wants(slot, d) and d.group is None]
+            ahead += [d for each in slots for d in each.batch if wants(slot, d)]
             assert not [d for d in ahead if (-d.priority, d.order) < (-taken.priority, taken.order)] or taken.group
         ready = {id(d) for queue in dispatcher.selector_queues.values() for d in queue}
         assert dispatcher.held == len(ready)
@@ -119,11 +122,11 @@ def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_orde
             assert len({d.slot.wakeup for d in in_flight if d.slot is not None and d.group == group}) <= 1
         for busy in dispatcher.groups.busy.values():  # who waits, waits for somebody, or behind what is ready
             assert busy.session or not busy.waiting or any(d.ready_in and d.group == busy.key[1] for d in arrived)
-        # No consumer sleeps while a message that it matches is ready, and of no group.
+        # No consumer sleeps while a message that it matches is ready, and of no group, unless they rotate.
         for queue in dispatcher.selector_queues.values():
             assert not queue.woken & queue.waiting.keys()
             assert queue.woken <= set(queue.slots)
-            if queue.waiting and any(delivery.group is None for delivery in queue):
+            if queue.waiting and not rotates and any(delivery.group is None for delivery in queue):
                 assert any(each.woken for each in dispatcher.selector_queues.values())
     # In the end everything comes out, once.
     for delivery in in_flight:

@@ -28,7 +28,7 @@ class Flow:
             kept_back=0,
             delayed=SimpleNamespace(next_due=0),
             sharing=SimpleNamespace(peers=()),
-            selector_queues=SimpleNamespace(is_waiting=True),
+            selector_queues=SimpleNamespace(is_waiting=True, is_rotating=False),
         )
         self.in_flight = SimpleNamespace(is_active=False)
         self.client = SimpleNamespace(waiting=0)
