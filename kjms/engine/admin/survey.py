@@ -14,7 +14,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kjms.engine.admin.log_index import DelayedIndex, LogIndex, Origin, Tally, unsettled_runs
 from kjms.engine.admin.notes import Copies, RedeliveryFigures
@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 __all__ = ["Survey"]
 
 _log = logging.getLogger("kjms.survey")
+
+BETWEEN: Final = 1_000  # messages between two calls of what takes progress
+
+OnLook: TypeAlias = "Callable[[int, int, str], object]"
+"""Called with how many messages were looked at, of how many at the most, and the destination of the last one."""
 
 
 class _Found(NamedTuple):
@@ -150,6 +155,7 @@ class Survey:
         *,
         is_exact: bool = True,
         changing: Collection[str] = (),
+        on_look: OnLook | None = None,
     ) -> dict[str, Backlog | JMSException]:
         """Return what is not settled of each of *scopes*, by group, or why that cannot be said.
 
@@ -160,6 +166,7 @@ class Survey:
             there: The partitions of every topic.
             is_exact: Whether to count messages; if not, nothing is read.
             changing: Topics of which Kafka deletes records that are not the oldest; they are read anew.
+            on_look: Called once for every thousand messages that are read; what it raises ends the look.
 
         Raises:
             JMSException: The broker does not answer.
@@ -175,7 +182,7 @@ class Survey:
             waiting = self._ends_of_delayed(scopes, there) if is_exact else {}
             unreadable = dict[str, JMSException]()
             if is_exact:
-                unreadable = self._read_all(found, begins, waiting)
+                unreadable = self._read_all(found, begins, waiting, on_look)
             now = self._now_ms()
             later: dict[str, list[DelayedIndex]] = {}
             for place in waiting:
@@ -270,7 +277,11 @@ class Survey:
     # Reading.
 
     def _read_all(
-        self, found: Sequence[_Found], begins: Mapping[Place, int], waiting: Mapping[Place, int]
+        self,
+        found: Sequence[_Found],
+        begins: Mapping[Place, int],
+        waiting: Mapping[Place, int],
+        on_look: OnLook | None,
     ) -> dict[str, JMSException]:
         """Bring the indexes of all partitions up to date that have unsettled offsets; return which topics refuse it."""
         lows: dict[Place, dict[Hashable, int]] = {}
@@ -304,8 +315,16 @@ class Survey:
                 if delay.position < end:
                     starts[place], ends[place] = delay.position, end
 
+        total = sum(ends[place] - start for place, start in starts.items())
+        names = {topic: str(each.scope.destination) for each in found for topic, _ in each.states}
+        looked = 0
+
         def take(record: KafkaMessage) -> None:
+            nonlocal looked
             place, offset = (record.topic() or "", record.partition() or 0), record.offset() or 0
+            looked += 1
+            if on_look is not None and looked % BETWEEN == 0:
+                on_look(min(looked, total), total, names.get(place[0], place[0]))
             if place in waiting:
                 self._take_delayed(self._delayed[place], offset, record)
                 return

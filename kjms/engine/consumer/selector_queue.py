@@ -187,7 +187,7 @@ class SelectorQueue(Generic[D, C]):
         Where consumers rotate, only one is woken, and none while another one is active.
         """
         if self.rotation.is_on:
-            if not self.rotation.is_any_active() and self.wake_one():
+            if count > 0 and not self.rotation.is_any_active() and self.wake_one():
                 self.rotation.woke()
             return
         for _ in range(min(count, AT_ONCE - len(self.woken))):

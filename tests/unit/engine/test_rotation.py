@@ -238,6 +238,8 @@ def test_only_one_consumer_is_woken_and_none_while_another_is_active(monkeypatch
         assert shared.source.dispatcher.take(slot) is None
         slot.wakeup.clear()
     shared.queue.rotation.is_on = True
+    shared.source.dispatcher.dispatch_limit_moved()
+    assert not any(slot.wakeup.is_set() for slot in shared.slots), "nothing is ready"
     arrive(shared.source.dispatcher, shared.source.partition, 3 * SHARE, start=1)
     assert [slot.wakeup.is_set() for slot in shared.slots] == [True, False, False]
     assert shared.receive(first) is not None
