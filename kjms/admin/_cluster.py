@@ -17,7 +17,7 @@ from kjms.admin._figures import (
     Redeliveries,
     SubscriptionFigures,
 )
-from kjms.admin._messages import moment
+from kjms.admin._messages import Progress, moment
 from kjms.admin._retention import CLEANUP, RETENTION, RETENTION_BYTES, retention, retention_warnings
 from kjms.admin._scopes import QUEUE, Scopes
 from kjms.client.closing import AutoCloseable
@@ -29,6 +29,7 @@ from kjms.mapping import decode
 from kjms.mapping.names import delayed, is_internal, overflow, queue_group
 
 if TYPE_CHECKING:
+    from kjms.admin._messages import OnProgress
     from kjms.client.connection import Connection
     from kjms.engine import Member
 
@@ -67,7 +68,7 @@ class ClusterFigures(AutoCloseable):
 
     # Queues.
 
-    def queues(self, *, estimate: bool = False) -> list[QueueFigures]:
+    def queues(self, *, estimate: bool = False, progress: OnProgress | None = None) -> list[QueueFigures]:
         """Return all queues, sorted by name, with what they hold.
 
         A queue is a Kafka topic that was consumed as a queue, that kjms created for one, or that is the dead-letter
@@ -75,6 +76,7 @@ class ClusterFigures(AutoCloseable):
 
         Args:
             estimate: Whether to give upper bounds, and read no messages.
+            progress: Called once for every thousand messages that are read; its total is an upper bound.
 
         Raises:
             JMSException: The broker does not answer.
@@ -82,14 +84,15 @@ class ClusterFigures(AutoCloseable):
         there = self._cluster.topics()
         groups = self._cluster.groups()
         topics, letters = self._find_queues(there, groups)
-        return self._queue_figures(topics | letters, letters, there, groups, estimate=estimate)
+        return self._queue_figures(topics | letters, letters, there, groups, estimate=estimate, progress=progress)
 
-    def queue(self, name: str | Queue, *, estimate: bool = False) -> QueueFigures:
+    def queue(self, name: str | Queue, *, estimate: bool = False, progress: OnProgress | None = None) -> QueueFigures:
         """Return what one queue holds.
 
         Args:
             name: The queue, or its name.
             estimate: Whether to give upper bounds, and read no messages.
+            progress: Called once for every thousand messages that are read; its total is an upper bound.
 
         Raises:
             InvalidDestinationException: Its Kafka topic does not exist.
@@ -100,7 +103,7 @@ class ClusterFigures(AutoCloseable):
         groups = self._cluster.groups()
         _, letters = self._find_queues(there, groups)
         own = {self._scopes.letters(queue)} & there.keys()
-        found = self._queue_figures({topic} | own, letters, there, groups, estimate=estimate)
+        found = self._queue_figures({topic} | own, letters, there, groups, estimate=estimate, progress=progress)
         for each in found:
             if each.topic == topic:
                 return each
@@ -121,10 +124,11 @@ class ClusterFigures(AutoCloseable):
         groups: Collection[str],
         *,
         estimate: bool,
+        progress: OnProgress | None,
     ) -> list[QueueFigures]:
         queues = {topic: self._scopes.queue(topic) for topic in topics}
         scopes = [self._scopes.scope(queue, topic) for topic, queue in queues.items()]
-        backlogs = self._look(scopes, there, estimate=estimate)
+        backlogs = self._look(scopes, there, estimate=estimate, progress=progress)
         wanted = {queue_group(topic) for topic in topics}
         members = self._cluster.members(wanted & set(groups))
         events = self._survey.redeliveries(there, self._since)
@@ -161,11 +165,12 @@ class ClusterFigures(AutoCloseable):
 
     # Subscriptions.
 
-    def subscriptions(self, *, estimate: bool = False) -> list[SubscriptionFigures]:
+    def subscriptions(self, *, estimate: bool = False, progress: OnProgress | None = None) -> list[SubscriptionFigures]:
         """Return all named subscriptions, sorted by name: the durable ones, and shared ones with a consumer.
 
         Args:
             estimate: Whether to give upper bounds, and read no messages.
+            progress: Called once for every thousand messages that are read; its total is an upper bound.
 
         Raises:
             JMSException: The broker does not answer.
@@ -175,7 +180,7 @@ class ClusterFigures(AutoCloseable):
             return []
         there = self._cluster.topics()
         scopes = [self._scopes.subscribed(each) for each in found if each.terms.topic in there]
-        backlogs = self._look(scopes, there, estimate=estimate)
+        backlogs = self._look(scopes, there, estimate=estimate, progress=progress)
         members = self._cluster.members({scope.group for scope in scopes})
         events = self._survey.redeliveries(there, self._since)
         return [
@@ -274,12 +279,15 @@ class ClusterFigures(AutoCloseable):
 
     # Destinations.
 
-    def destinations(self, *, internal: bool = False, estimate: bool = False) -> list[DestinationFigures]:
+    def destinations(
+        self, *, internal: bool = False, estimate: bool = False, progress: OnProgress | None = None
+    ) -> list[DestinationFigures]:
         """Return the cluster's Kafka topics as destinations, sorted by name, with what is unsettled in queues.
 
         Args:
             internal: Whether to include the internal topics of kjms and Kafka.
             estimate: Whether to give upper bounds, and read no messages.
+            progress: Called once for every thousand messages that are read; its total is an upper bound.
 
         Raises:
             JMSException: The broker does not answer.
@@ -295,7 +303,10 @@ class ClusterFigures(AutoCloseable):
         settings = self._cluster.settings(topics, (RETENTION, RETENTION_BYTES, CLEANUP))
         queues = [topic for topic in topics if queue_group(topic) in groups]
         backlogs = self._look(
-            [self._scopes.scope(self._scopes.queue(topic), topic) for topic in queues], there, estimate=estimate
+            [self._scopes.scope(self._scopes.queue(topic), topic) for topic in queues],
+            there,
+            estimate=estimate,
+            progress=progress,
         )
         found = []
         for topic in topics.keys() & spans.keys() & settings.keys():
@@ -324,10 +335,11 @@ class ClusterFigures(AutoCloseable):
     # Looking.
 
     def _look(
-        self, scopes: list[Scope], there: Mapping[str, int], *, estimate: bool
+        self, scopes: list[Scope], there: Mapping[str, int], *, estimate: bool, progress: OnProgress | None = None
     ) -> dict[str, Backlog | JMSException]:
         compacted = set() if estimate else self._compacted({scope.topic for scope in scopes})
-        return self._survey.look(scopes, there, is_exact=not estimate, changing=compacted)
+        on_look = None if progress is None else lambda *looked: progress(Progress(*looked))
+        return self._survey.look(scopes, there, is_exact=not estimate, changing=compacted, on_look=on_look)
 
     def _compacted(self, topics: Collection[str]) -> set[str]:
         """Return those of *topics* of which Kafka deletes messages that are neither settled nor the oldest."""

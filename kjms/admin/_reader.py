@@ -298,7 +298,7 @@ class MessageReader:
         with contextlib.closing(self._engine.admin.redelivery_log(begin)) as log:
             for looked, value in enumerate(log, 1):
                 if on_progress is not None and looked % BETWEEN == 0:
-                    on_progress(Progress(looked, None, "redeliveries"))
+                    on_progress(Progress(looked, None, "the redelivery log"))
                 if wanted in value:
                     event = _event(value)
                     if event is not None and event.message_id == message_id:

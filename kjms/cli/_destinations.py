@@ -9,6 +9,7 @@ from typing import Final
 
 from kjms.admin import Admin, DestinationFigures
 from kjms.cli._connecting import add_connection_options, connect
+from kjms.cli._queues import Reporter
 from kjms.cli._terminal import columns, escaped, json_text
 
 DESCRIPTION: Final = """\
@@ -59,7 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
         JMSException: The cluster did not answer.
     """
     with connect(arguments, may_create=False) as connection, Admin.of(connection) as admin:
-        entries = [entry(each) for each in admin.destinations(internal=arguments.all, estimate=arguments.estimate)]
+        progress = Reporter("destinations", "counted")
+        counted = admin.destinations(internal=arguments.all, estimate=arguments.estimate, progress=progress)
+        entries = [entry(each) for each in counted]
     if arguments.json:
         print(json_text([asdict(entry) for entry in entries], indent=2))
     else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kjms.admin import Admin, Changed, DeadLetter, DeadLetterQueue
 from kjms.cli import FAILED, WrongUse
 from kjms.cli._connecting import add_connection_options, check_exists, connect, queue
+from kjms.cli._queues import Reporter
 from kjms.cli._receive import check_selector
 from kjms.cli._terminal import agrees, columns, escaped, json_text, moment, say, shown_body
 from kjms.client.dead_letters import (
@@ -130,7 +131,8 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _list(admin: Admin, connection: Connection, arguments: argparse.Namespace) -> int:
-    entries = [entry(each) for each in admin.dead_letters(arguments.queue)]
+    counted = admin.dead_letters(arguments.queue, progress=Reporter("dlq", "counted"))
+    entries = [entry(each) for each in counted]
     if arguments.json:
         print(json_text([asdict(each) for each in entries], indent=2))
     else:
@@ -223,23 +225,32 @@ def _missing(connection: Connection, arguments: argparse.Namespace, found: Colle
 
 def _retry(admin: Admin, connection: Connection, arguments: argparse.Namespace) -> int:
     _check_ids(admin, connection, arguments)
-    how = {"selector": arguments.selector, "message_ids": arguments.id, "topics": arguments.topics}
     if arguments.dry_run:
-        return _result(connection, arguments, "would be moved back", admin.count(arguments.queue, _selector(arguments)))
-    return _result(connection, arguments, "moved back", admin.retry_dead_letters(arguments.queue, **how))
+        return _result(connection, arguments, "would be moved back", _count(admin, arguments))
+    how = {"selector": arguments.selector, "message_ids": arguments.id, "topics": arguments.topics}
+    reporter = Reporter("dlq", "moved back")
+    with reporter.interruptible():
+        moved = admin.retry_dead_letters(arguments.queue, **how, progress=reporter)
+    return _result(connection, arguments, "moved back", moved)
 
 
 def _purge(admin: Admin, connection: Connection, arguments: argparse.Namespace) -> int:
     _check_ids(admin, connection, arguments)
-    selector = _selector(arguments)
     if arguments.dry_run:
-        return _result(connection, arguments, "would be deleted", admin.count(arguments.queue, selector))
+        return _result(connection, arguments, "would be deleted", _count(admin, arguments))
     if not arguments.yes:
-        wanted = admin.count(arguments.queue, selector)
+        wanted = _count(admin, arguments)
         if wanted and not agrees(f"Permanently delete {_dead_letters(wanted)} of {arguments.queue}?"):
             say("dlq", "nothing was deleted")
             return FAILED
-    return _result(connection, arguments, "deleted", admin.purge(arguments.queue, selector))
+    reporter = Reporter("dlq", "deleted")
+    with reporter.interruptible():
+        purged = admin.purge(arguments.queue, _selector(arguments), progress=reporter)
+    return _result(connection, arguments, "deleted", purged)
+
+
+def _count(admin: Admin, arguments: argparse.Namespace) -> int:
+    return admin.count(arguments.queue, _selector(arguments), progress=Reporter("dlq", "counted"))
 
 
 def _check_ids(admin: Admin, connection: Connection, arguments: argparse.Namespace) -> None:

@@ -178,7 +178,8 @@ def check_confirmed(arguments: argparse.Namespace, actions: set[str]) -> None:
 
 
 def _list(admin: Admin, arguments: argparse.Namespace) -> int:
-    entries = [entry(each) for each in admin.queues(estimate=arguments.estimate)]
+    counted = admin.queues(estimate=arguments.estimate, progress=Reporter("queues", "counted"))
+    entries = [entry(each) for each in counted]
     if arguments.json:
         print(json_text([asdict(each) for each in entries], indent=2))
     else:
@@ -259,7 +260,7 @@ def _create(admin: Admin, arguments: argparse.Namespace) -> int:
 
 def _delete(admin: Admin, arguments: argparse.Namespace) -> int:
     if arguments.dry_run or not arguments.yes:
-        held = admin.queue(arguments.queue).depth
+        held = admin.queue(arguments.queue, progress=Reporter("queues", "counted")).depth
         if arguments.dry_run:
             return report("queues", arguments, "would be deleted", Changed(held or 0), arguments.queue)
         if not agrees(f"Permanently delete {arguments.queue} and {_messages(held or 0)} in it?"):
@@ -281,11 +282,11 @@ def _done(arguments: argparse.Namespace, text: str) -> int:
 
 
 class Reporter:
-    """Shows the progress of a change on a terminal, and says what was done when it is interrupted.
+    """Shows the progress of a command on a terminal, and says what was done when it is interrupted.
 
     Args:
         command: The command that speaks.
-        what: What is done, such as ``moved``.
+        what: What is done with messages, such as ``moved``.
     """
 
     def __init__(self, command: str, what: str) -> None:
@@ -321,7 +322,7 @@ def _change(admin: Admin, arguments: argparse.Namespace) -> int:
     source: Queue = arguments.queue
     selector = _with_ids(arguments)
     if arguments.dry_run or (arguments.action == "purge" and not arguments.yes):
-        wanted = admin.count(source, selector, limit=arguments.limit)
+        wanted = admin.count(source, selector, limit=arguments.limit, progress=Reporter("queues", "counted"))
         if arguments.dry_run:
             return report("queues", arguments, f"would be {what}", Changed(wanted), source)
         if wanted and not agrees(f"Permanently delete {_messages(wanted)} of {source}?"):
@@ -371,8 +372,9 @@ def _were(number: int) -> str:
 
 
 def _find(admin: Admin, arguments: argparse.Namespace) -> int:
-    found = admin.find(arguments.queue)
-    events = admin.redeliveries(arguments.queue)
+    reporter = Reporter("queues", "searched")
+    found = admin.find(arguments.queue, progress=lambda each: reporter(each) if each.total is None else None)  # messages
+    events = admin.redeliveries(arguments.queue, progress=reporter)
     if arguments.json:
         print(json_text([*map(_place, found), *map(_event, events)], indent=2))
     elif not found and not events:

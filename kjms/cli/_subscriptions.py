@@ -109,7 +109,8 @@ def _purge(arguments: argparse.Namespace) -> int:
     named = Subscription(arguments.name, arguments.client_id)
     with connect(arguments, may_create=False) as connection, Admin.of(connection) as admin:
         if arguments.dry_run or not arguments.yes:
-            wanted = admin.count(named, arguments.selector, limit=arguments.limit)
+            counting = Reporter("subscriptions", "counted")
+            wanted = admin.count(named, arguments.selector, limit=arguments.limit, progress=counting)
             if arguments.dry_run:
                 return report("subscriptions", arguments, "would be deleted", Changed(wanted), named)
             if wanted and not agrees(f"Permanently delete {wanted:,} messages of {named}?"):

@@ -18,7 +18,7 @@ from kjms import (
     Session,
     Topic,
 )
-from kjms.admin import Admin, QueueFigures, SubscriptionFigures
+from kjms.admin import Admin, Progress, QueueFigures, SubscriptionFigures
 from kjms.engine.kafka import AdminPort, TopicPartition
 from kjms.testing.engine import tuned
 from tests.helpers import (
@@ -127,6 +127,33 @@ def test_expired_and_delayed_messages_count_apart(figures: Admin, connection: Co
     assert shown(connection, queue) == 1
     (waiting,) = figures.delayed(queue)
     assert waiting.due > datetime.now(timezone.utc)
+
+
+def test_counting_reports_progress_which_may_end_it(figures: Admin, connection: Connection, queue: Queue) -> None:
+    """It is called for every thousand messages; what it raises ends the count, and the next one goes on from there."""
+    consume(connection, queue).close()
+    send(connection, queue, *map(str, range(2_500)))
+    seen: list[Progress] = []
+
+    def stop(progress: Progress) -> None:
+        raise InterruptedError(str(progress.done))
+
+    with pytest.raises(InterruptedError, match="1000"):
+        figures.queue(queue, progress=stop)
+    assert figures.queue(queue, progress=seen.append).depth == 2_500
+    assert [(each.done, each.destination) for each in seen] == [(1_000, str(queue))]
+    assert seen[0].total is not None
+    assert 1_500 <= seen[0].total < 2_500
+    assert figures.queue(queue, progress=stop).depth == 2_500  # all was read before
+    counts: list[Callable[[Admin], object]] = [
+        lambda admin: admin.queues(progress=stop),
+        lambda admin: admin.destinations(progress=stop),
+    ]
+    for count in counts:
+        with Admin.of(connection) as new, pytest.raises(InterruptedError):
+            count(new)
+    with Admin.of(connection) as new:
+        new.queues(estimate=True, progress=stop)
 
 
 def test_the_oldest_message_is_the_one_sent_first(figures: Admin, connection: Connection, queue: Queue) -> None:

@@ -6,13 +6,14 @@ import io
 import json
 import os
 import pty
+import sys
 import uuid
 from typing import Any
 
 import pytest
 
 from kjms import ConnectionFactory, Queue, Session, Topic
-from kjms.cli import main
+from kjms.cli import _queues, main
 from kjms.testing import MemoryKafka
 from tests.helpers import WAIT_MS, Kjms, browse, send, wait_for
 
@@ -70,6 +71,29 @@ def test_a_queue_is_made_listed_and_deleted(kjms: Kjms, factory: ConnectionFacto
     kjms("queues", "delete", "orders", "--yes")
     assert kjms("queues").stdout == b"There are no queues yet.\n"
     assert b"there is no Kafka topic" in kjms("queues", "purge", "orders", "--yes", expected=1).stderr
+
+
+def test_counting_shows_its_progress_at_a_terminal(
+    factory: ConnectionFactory,
+    environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Lists and searches say how far they are; where standard error is no terminal, they say nothing."""
+    with factory.create_connection() as connection:
+        send(connection, Queue("orders"), *map(str, range(2_500)))
+        session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+        connection.start()
+        assert session.create_consumer(Queue("orders")).receive(WAIT_MS) is not None  # now it is known as a queue
+    commands = ["queues"], ["destinations"], ["dlq", "purge", "orders", "--yes"], ["queues", "find", "ID:none"]
+    monkeypatch.setattr(_queues, "SAY_SECONDS", 0.0)
+    capsys.readouterr()
+    for is_terminal in (False, True):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        for command in commands:
+            main([*command, "--bootstrap", environment["KJMS_BOOTSTRAP"]])
+            said = capsys.readouterr().err
+            assert (f"kjms {command[0]}: 1,000 " in said) == is_terminal, (command, said)
 
 
 def test_messages_are_purged_moved_and_copied(kjms: Kjms, factory: ConnectionFactory) -> None:
