@@ -151,7 +151,7 @@ class Assignment:
             ahead = 0
             if not is_last:
                 window = window or self._next_window()
-                ahead = window + max(partition.requested_limit - settlement.dispatched, 0)
+                ahead = window + max(partition.requested_limit - 1 - settlement.dispatched, 0)
             snapshot = settlement.snapshot(ahead, NO_OFFSETS if settled is None else settled[partition])
             metadata = write_state(snapshot.state, partition.identity, self.engine)
             partition.is_crowded = len(metadata) > ROOMY * self.limit or len(snapshot.state.runs) > self._most_runs

@@ -67,6 +67,22 @@ def test_a_commit_with_a_smaller_dispatch_limit_stops_dispatching_there() -> Non
     assert limits[-1] < limits[1]
 
 
+def test_a_consumer_that_asks_before_the_first_commit_widens_no_window() -> None:
+    """What is dispatched before the next commit is half of the window for it, too: after a crash little is marked."""
+    limits = []
+    for is_early in (False, True):
+        assignment, (partition,) = assigned(1)
+        read(partition, 400)
+        if is_early:
+            partition.requested_limit = 1  # for the message at offset 0
+        assignment.committed(assignment.plan()[0])
+        partition.settlement.dispatch(partition.extend_at - 1)  # as a batch does
+        partition.settlement.settle(0)
+        assignment.committed(assignment.plan()[0])
+        limits.append(partition.settlement.dispatch_limit)
+    assert limits == [96, 96]
+
+
 def test_a_session_that_commits_within_a_batch_keeps_its_window() -> None:
     """A batch is dispatched at once: commits that find nothing dispatched until the next one do not narrow the window.
 
