@@ -373,7 +373,12 @@ def _were(number: int) -> str:
 
 def _find(admin: Admin, arguments: argparse.Namespace) -> int:
     reporter = Reporter("queues", "searched")
-    found = admin.find(arguments.queue, progress=lambda each: reporter(each) if each.total is None else None)  # messages
+
+    def searched(progress: Progress) -> None:
+        if progress.total is None:  # messages; with a total, it counts destinations
+            reporter(progress)
+
+    found = admin.find(arguments.queue, progress=searched)
     events = admin.redeliveries(arguments.queue, progress=reporter)
     if arguments.json:
         print(json_text([*map(_place, found), *map(_event, events)], indent=2))

@@ -130,7 +130,7 @@ def test_expired_and_delayed_messages_count_apart(figures: Admin, connection: Co
 
 
 def test_counting_reports_progress_which_may_end_it(figures: Admin, connection: Connection, queue: Queue) -> None:
-    """It is called for every thousand messages; what it raises ends the count, and the next one continues from there."""
+    """It is called for every thousand messages; what it raises ends the count, and the next count continues."""
     consume(connection, queue).close()
     send(connection, queue, *map(str, range(2_500)))
     seen: list[Progress] = []
