@@ -234,23 +234,21 @@ class Dispatcher:
             return None
         if slot.has_priorities:
             self.ranking.rank(is_needed=True)
-        has_batches = self.batches.size > 0 and not self.sharing.peers
-        is_shared = has_batches and len(queue.slots) > 1
-        if is_shared:
-            if slot.streak >= STREAK and queue.rotation.is_on:
-                queue.rotation.stop()  # this one does not wait behind others, and would leave them nothing
-            if not slot.batch:
-                self.batches.recall()  # another consumer's, which would be older than what this one gets
+        has_batches, is_shared = self.batches.size > 0 and not self.sharing.peers, len(queue.slots) > 1
+        if queue.rotation.is_on and (slot.streak >= STREAK or not has_batches):
+            queue.rotation.stop()  # one that does not wait behind others would leave them nothing
+        if is_shared and not slot.batch:
+            self.batches.recall()  # another consumer's, which would be older than what this one gets
         delivery = self._next(slot, queue)
         if delivery is None:
             queue.rotation.found_nothing()
             self._wait(slot, queue)
             return None
-        if is_shared and queue.rotation.is_on and self.batches.fill_in_rotation(slot, queue):
+        if queue.rotation.is_on and self.batches.fill_in_rotation(slot, queue):
             return delivery
         if queue.waiting or queue.woken:
             queue.asks(slot)
-        if has_batches and len(queue.slots) == 1 and not (queue.waiting or slot.returned or slot.batch):
+        if has_batches and not (is_shared or queue.waiting or slot.returned or slot.batch):
             self.batches.fill(slot, queue)
         return delivery
 

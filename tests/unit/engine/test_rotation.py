@@ -228,6 +228,20 @@ def test_a_consumer_that_does_not_wait_behind_others_ends_the_rotation() -> None
     assert not one.batch
 
 
+def test_a_peer_ends_the_rotation() -> None:
+    """What is left of a batch goes to the consumer that asks next: it is older than what stands behind it."""
+    shared = Shared(200, 2)
+    one, other = shared.slots
+    assert shared.receive(one) is not None
+    peers: Any = ("a process",)
+    shared.source.dispatcher.sharing.peers = peers
+    delivery = shared.source.dispatcher.take(other)
+    assert delivery is not None
+    assert delivery.offset == 1
+    assert not shared.queue.rotation.is_on
+    assert not one.batch
+
+
 def test_only_one_consumer_is_woken_and_none_while_another_is_active(monkeypatch: pytest.MonkeyPatch) -> None:
     """What arrives wakes the first one that waits; those behind it are woken when it has taken its batch."""
     monkeypatch.setattr(rotation_module, "ACTIVE_SECONDS", 3600.0)
