@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -126,14 +127,26 @@ class Publisher:
         # Of the threads that yield. Not an Event: Ctrl-C inside of one may leave its lock taken.
         self._yielding: SimpleQueue[threading.Lock] = SimpleQueue()
         self._closing = False
+        self._give_up_at = math.inf  # when closing waits no longer for what is under way
+        # Python takes a thread for ended when Ctrl-C comes in its `join`.
+        self._is_running = True
+        self._ended = threading.Lock()
+        self._ended.acquire()
         self.callbacks = CallbackThreads(f"{thread_name}-listeners")
-        self._thread = threading.Thread(target=self._serve, name=thread_name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=thread_name, daemon=True)
         self._thread.start()
 
     @property
     def thread(self) -> threading.Thread | None:
         """Its thread; None: none was started yet."""
         return self._thread
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            self._is_running = False
+            self._ended.release()
 
     def _serve(self) -> None:
         """Serve delivery reports.
@@ -142,7 +155,7 @@ class Publisher:
         them for each report would cost many times what a send does.
         """
         sent = 0
-        while not self._closing:
+        while not self._is_done:
             if self._service.wait(POLL_SECONDS, lambda: len(self._producer)):
                 try:
                     sent = self._poll(sent)
@@ -153,6 +166,11 @@ class Publisher:
             self.callbacks.look()
             while not self._yielding.empty():
                 self._yielding.get().release()
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether it is closing, and nothing is under way any more, or has been for too long."""
+        return self._closing and (not len(self._producer) or time.monotonic() > self._give_up_at)
 
     def _poll(self, before: int) -> int:
         """Have the reports called that there are, or that come soon.
@@ -206,7 +224,7 @@ class Publisher:
         old = self._producer
         with contextlib.suppress(KafkaException):
             old.purge()
-        while len(old) and not self._closing:
+        while len(old) and not self._is_done:
             with contextlib.suppress(KafkaException):
                 old.poll(POLL_SECONDS)
         again = time.monotonic() + AGAIN_SECONDS
@@ -333,16 +351,21 @@ class Publisher:
         """Seconds after which each record that was sent has been reported."""
         return self._send_timeout / 1000 + self._report_seconds
 
+    def begin_to_close(self) -> None:
+        """Have the thread end when what is under way is reported, or after the send timeout."""
+        self._give_up_at = time.monotonic() + self._send_timeout / 1000 + 1
+        self._closing = True
+        self._service.call()
+        if not len(self._producer):  # else a report might be called here, where Ctrl-C would break it off
+            self._producer.flush(0)  # ends the thread's poll at once, where the client is in memory
+
     def close(self) -> None:
         """Wait for what is under way, at most for the send timeout, and end the thread."""
-        with contextlib.suppress(KafkaException):
-            self._producer.flush(self._send_timeout / 1000 + 1)
-        self._closing = True
-        with contextlib.suppress(KafkaException):
-            self._producer.flush(0)  # ends the thread's poll at once, where the client is in memory
-        self._thread.join(self.report_timeout)
+        self.begin_to_close()
+        if self._is_running:
+            self._ended.acquire(timeout=self.report_timeout)
         self.callbacks.close()
-        if self._thread.is_alive():  # a completion listener of aio, say, does not return: it keeps the producer
+        if self._is_running:  # a completion listener of aio, say, does not return: it keeps the producer
             return
         del self._producer  # its sockets are closed now, and not when the garbage is collected
 

@@ -1,4 +1,4 @@
-"""How long a send waits for its delivery report."""
+"""How long a send waits for its delivery report, and which thread has the reports called."""
 
 from __future__ import annotations
 
@@ -33,6 +33,23 @@ def test_a_send_waits_no_longer_than_the_send_timeout(kjms_broker: LocalBroker, 
                 producer.send(session.create_text_message("behind it"))
         finally:
             going_on.set()
+
+
+def test_closing_leaves_the_reports_to_the_thread_of_the_publisher(kjms_broker: LocalBroker, queue: Queue) -> None:
+    """In the main thread, Ctrl-C would break a report off while closing waits for the others."""
+    with ConnectionFactory(kjms_broker.bootstrap_servers).create_connection() as connection:
+        session = connection.create_session()
+        session.create_producer(queue).send(session.create_text_message("the queue is there"))
+    publisher = Publisher({"bootstrap.servers": kjms_broker.bootstrap_servers}, "closing", send_timeout=10_000)
+    threads: list[threading.Thread] = []
+    for _ in range(2_000):
+        publisher.send(
+            queue.queue_name, 0, KafkaRecord(None, b"", [], 0), lambda *_: threads.append(threading.current_thread())
+        )
+    thread = publisher.thread
+    publisher.close()
+    assert len(threads) == 2_000
+    assert {*threads} == {thread}
 
 
 class Stuck:
