@@ -318,10 +318,11 @@ class Stage:
 
     def _drain(self) -> bool:
         """Let fresh consumers take what is left; tell whether the queue ran dry."""
-        deadline = now() + DRAIN_SECONDS
+        begin = now()
         modes = [(CLIENT,), (INDIVIDUAL,)]
         drainers = [self._consumer(mode, is_calm=True) for mode in modes]
-        while now() < deadline:
+        # What a killed process had waits until its lease is over, and its next owner may be killed by the same message.
+        while now() < max(begin, self.last_loss) + DRAIN_SECONDS:
             time.sleep(0.5)
             for place, child in enumerate(drainers):
                 if not child.is_running:

@@ -255,6 +255,7 @@ class Handover:
             return
         with self._lock:
             if self.peers.expire(now, STALE_SECONDS):
+                transfers.sweep_soon()
                 _offer_all(self._sharing, self.peers)
             self.give_up_expired(now)
             self._ask(now)

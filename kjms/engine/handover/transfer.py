@@ -196,7 +196,7 @@ class TransferPartitions:
             del self._known_empty[number]
 
     def sweep_soon(self) -> None:
-        """Have the next `sweep` look: a process has left."""
+        """Have the next `sweep` look: a process has left, or its lease is over."""
         self._swept_at = time.monotonic() - SWEEP_SECONDS
 
     def sweep(self, now: float) -> None:

@@ -1,18 +1,22 @@
-"""A handover that ends while its thread is about to look after it."""
+"""A handover that ends while its thread is about to look after it, or of a process that was killed."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Collection, Iterator
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from kjms import Connection, Queue
 from kjms.engine.consumer.transfer_reading import TransferReading
+from kjms.engine.handover import transfer
 from kjms.engine.handover.handover import Handover
-from kjms.engine.handover.peers import read_interest
+from kjms.engine.handover.peers import read_interest, write_interest
 from kjms.engine.handover.transfer import TransferPartitions
+from kjms.engine.kafka import open_producer
 from kjms.mapping.names import interest, queue_group
 from kjms.testing import MemoryKafka
 from tests.helpers import WAIT_SECONDS, apart, consume, send, stored_records, take, wait_for
@@ -113,6 +117,27 @@ def test_a_process_that_leaves_while_it_looks_for_left_messages_claims_none(
         closing.join()
         said = wants(kafka, queue)
     assert_last_is_leaving(said)
+
+
+def test_what_a_killed_process_left_is_looked_for_when_its_lease_ends(
+    kafka: MemoryKafka, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for the next of the looks that a process takes every few seconds."""
+    looked = SimpleQueue[Collection[int]]()
+
+    def find(_: TransferReading, _topic: str, numbers: Collection[int], _known: object) -> set[int]:
+        looked.put(numbers)
+        return set()
+
+    with apart(kafka.bootstrap_servers) as first, apart(kafka.bootstrap_servers) as second:
+        share(kafka, queue, first, second)
+        monkeypatch.setattr(transfer, "SWEEP_SECONDS", math.inf)  # no look without a reason
+        monkeypatch.setattr(TransferReading, "find_unread", find)
+        killed = write_interest("killed", {"lease": 1, "idle": False, "partition": -1, "partitions": [*range(8)]})
+        producer = open_producer({"bootstrap.servers": kafka.bootstrap_servers})
+        producer.produce(interest(queue.queue_name, queue_group(queue.queue_name)), killed)
+        producer.flush()
+        assert looked.get(timeout=WAIT_SECONDS)
 
 
 def assert_last_is_leaving(said: list[dict[str, Any]]) -> None:
