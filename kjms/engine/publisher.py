@@ -126,12 +126,7 @@ class Publisher:
         self._is_yield_wanted = False  # whether the thread waits for a sender to yield
         # Of the threads that yield. Not an Event: Ctrl-C inside of one may leave its lock taken.
         self._yielding: SimpleQueue[threading.Lock] = SimpleQueue()
-        self._closing = False
-        self._give_up_at = math.inf  # when closing waits no longer for what is under way
-        # Python takes a thread for ended when Ctrl-C comes in its `join`.
-        self._is_running = True
-        self._ended = threading.Lock()
-        self._ended.acquire()
+        self._end = _End()
         self.callbacks = CallbackThreads(f"{thread_name}-listeners")
         self._thread = threading.Thread(target=self._run, name=thread_name, daemon=True)
         self._thread.start()
@@ -145,8 +140,7 @@ class Publisher:
         try:
             self._serve()
         finally:
-            self._is_running = False
-            self._ended.release()
+            self._end.come()
 
     def _serve(self) -> None:
         """Serve delivery reports.
@@ -170,7 +164,7 @@ class Publisher:
     @property
     def _is_done(self) -> bool:
         """Whether it is closing, and nothing is under way any more, or has been for too long."""
-        return self._closing and (not len(self._producer) or time.monotonic() > self._give_up_at)
+        return self._end.is_wanted and (not len(self._producer) or time.monotonic() > self._end.latest)
 
     def _poll(self, before: int) -> int:
         """Have the reports called that there are, or that come soon.
@@ -228,7 +222,7 @@ class Publisher:
             with contextlib.suppress(KafkaException):
                 old.poll(POLL_SECONDS)
         again = time.monotonic() + AGAIN_SECONDS
-        while time.monotonic() < again and not self._closing:
+        while time.monotonic() < again and not self._end.is_wanted:
             time.sleep(POLL_SECONDS)
         self._producer = open_producer(self._config)
 
@@ -353,8 +347,7 @@ class Publisher:
 
     def begin_to_close(self) -> None:
         """Have the thread end when what is under way is reported, or after the send timeout."""
-        self._give_up_at = time.monotonic() + self._send_timeout / 1000 + 1
-        self._closing = True
+        self._end.want(self._send_timeout / 1000 + 1)
         self._service.call()
         if not len(self._producer):  # else a report might be called here, where Ctrl-C would break it off
             self._producer.flush(0)  # ends the thread's poll at once, where the client is in memory
@@ -362,16 +355,47 @@ class Publisher:
     def close(self) -> None:
         """Wait for what is under way, at most for the send timeout, and end the thread."""
         self.begin_to_close()
-        if self._is_running:
-            self._ended.acquire(timeout=self.report_timeout)
+        has_ended = self._end.wait(self.report_timeout)
         self.callbacks.close()
-        if self._is_running:  # a completion listener of aio, say, does not return: it keeps the producer
+        if not has_ended:  # a completion listener of aio, say, does not return: it keeps the producer
             return
         del self._producer  # its sockets are closed now, and not when the garbage is collected
 
 
 def _refused(error: KafkaError | KafkaException, topic: str) -> JMSException:
     return jms_error(error, f"send to {topic!r}", to="Write", topic=topic)
+
+
+class _End:
+    """The end of a publisher's thread; Python takes a thread for ended if Ctrl-C comes in its `join`.
+
+    Attributes:
+        is_wanted: Whether the thread is to end.
+        latest: When it is to end though not everything is reported, in seconds of the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.is_wanted = False
+        self.latest = math.inf
+        self._has_come = False
+        self._came = threading.Lock()
+        self._came.acquire()
+
+    def want(self, seconds: float) -> None:
+        """Have the thread end, in *seconds* at the latest."""
+        self.latest = time.monotonic() + seconds
+        self.is_wanted = True
+
+    def come(self) -> None:
+        """Note that the thread ends now."""
+        self._has_come = True
+        self._came.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for it, for *seconds* at the most; return whether it has come."""
+        if not self._has_come:
+            self._came.acquire(timeout=seconds)
+        return self._has_come
 
 
 class _Answer:
