@@ -359,6 +359,7 @@ class Publisher:
         self.callbacks.close()
         if not has_ended:  # a completion listener of aio, say, does not return: it keeps the producer
             return
+        self._thread.join()
         del self._producer  # its sockets are closed now, and not when the garbage is collected
 
 
@@ -387,7 +388,7 @@ class _End:
         self.is_wanted = True
 
     def come(self) -> None:
-        """Note that the thread ends now."""
+        """Note that the thread does nothing more."""
         self._has_come = True
         self._came.release()
 
