@@ -240,7 +240,6 @@ class Engine:
         self.temporaries.close()
         self.registry.close()
         self.overflows.write_log()
-        self.bulk.begin_to_close()
         self.prompt.close()
         self.bulk.close()
         self.monitor.outage.close()

@@ -345,16 +345,12 @@ class Publisher:
         """Seconds after which each record that was sent has been reported."""
         return self._send_timeout / 1000 + self._report_seconds
 
-    def begin_to_close(self) -> None:
-        """Have the thread end when what is under way is reported, or after the send timeout."""
+    def close(self) -> None:
+        """Wait for what is under way, at most for the send timeout, and end the thread."""
         self._end.want(self._send_timeout / 1000 + 1)
         self._service.call()
         if not len(self._producer):  # else a report might be called here, where Ctrl-C would break it off
             self._producer.flush(0)  # ends the thread's poll at once, where the client is in memory
-
-    def close(self) -> None:
-        """Wait for what is under way, at most for the send timeout, and end the thread."""
-        self.begin_to_close()
         has_ended = self._end.wait(self.report_timeout)
         self.callbacks.close()
         if not has_ended:  # a completion listener of aio, say, does not return: it keeps the producer
