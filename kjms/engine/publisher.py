@@ -182,7 +182,10 @@ class Publisher:
             trouble, service.trouble = service.trouble, None
             if trouble is not None:
                 raise trouble
-            self._producer.poll(0 if self._is_yield_wanted else POLL_SECONDS)
+            if self._end.is_wanted:
+                self._producer.flush(POLL_SECONDS)  # what lingers is sent at once
+            else:
+                self._producer.poll(0 if self._is_yield_wanted else POLL_SECONDS)
         except KafkaException as error:
             if kafka_error(error).fatal():
                 self._replace(error)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from typing import Any
 
 import pytest
 
@@ -35,11 +37,16 @@ def test_a_send_waits_no_longer_than_the_send_timeout(kjms_broker: LocalBroker, 
             going_on.set()
 
 
-def test_closing_leaves_the_reports_to_the_thread_of_the_publisher(kjms_broker: LocalBroker, queue: Queue) -> None:
-    """In the main thread, Ctrl-C would break a report off while closing waits for the others."""
-    with ConnectionFactory(kjms_broker.bootstrap_servers).create_connection() as connection:
+def make(broker: LocalBroker, queue: Queue) -> None:
+    """Make *queue*, which a publisher does not do."""
+    with ConnectionFactory(broker.bootstrap_servers).create_connection() as connection:
         session = connection.create_session()
         session.create_producer(queue).send(session.create_text_message("the queue is there"))
+
+
+def test_closing_leaves_the_reports_to_the_thread_of_the_publisher(kjms_broker: LocalBroker, queue: Queue) -> None:
+    """In the main thread, Ctrl-C would break a report off while closing waits for the others."""
+    make(kjms_broker, queue)
     publisher = Publisher({"bootstrap.servers": kjms_broker.bootstrap_servers}, "closing", send_timeout=10_000)
     threads: list[threading.Thread] = []
     for _ in range(2_000):
@@ -50,6 +57,19 @@ def test_closing_leaves_the_reports_to_the_thread_of_the_publisher(kjms_broker: 
     publisher.close()
     assert len(threads) == 2_000
     assert {*threads} == {thread}
+
+
+def test_closing_sends_what_lingers_at_once(kjms_broker: LocalBroker, queue: Queue) -> None:
+    """A program that asks the Kafka client to wait for more records does not wait for them when it closes."""
+    make(kjms_broker, queue)
+    config: dict[str, Any] = {"bootstrap.servers": kjms_broker.bootstrap_servers, "linger.ms": 20_000}
+    publisher = Publisher(config, "lingering", send_timeout=30_000)
+    errors: list[KafkaError | None] = []
+    publisher.send(queue.queue_name, 0, KafkaRecord(None, b"", [], 0), lambda error, _: errors.append(error))
+    begin = time.monotonic()
+    publisher.close()
+    assert errors == [None]
+    assert time.monotonic() - begin < config["linger.ms"] / 1000
 
 
 class Stuck:
