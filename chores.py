@@ -102,7 +102,9 @@ def demo(arguments: Sequence[str]) -> int:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Run the fast tests; with --slow, the slow ones; with --long, the longest. A failed test fails the run.
+    """Run the fast tests; with --slow, the slow ones, and the check of speed; with --long, the longest.
+
+    A failed test fails the run.
 
     With --coverage, which takes longer, say also which branches of kjms were taken.
     """
@@ -136,7 +138,10 @@ def test(arguments: Sequence[str]) -> int:
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(HERE / "build" / "bytecode")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if not is_measured:
-        return run("test", *pytest, *rest, environment=environment)
+        code = run("test", *pytest, *rest, environment=environment)
+        if code or rest or chosen != "slow and not long":
+            return code
+        return run("test", "-m", "benchmarks", "--check")  # alone: beside tests it would measure how busy these are
     run("test", "-m", "coverage", "erase")
     code = run("test", *pytest, *rest, environment=environment)
     run("test", "-m", "coverage", "combine", "--quiet")

@@ -24,6 +24,7 @@ API = ("kjms", "kjms.aio", "kjms.naming", "kjms.broker", "kjms.testing", "kjms.s
        "kjms.observe.otel", "kjms.observe.prometheus")  # fmt: skip
 ELSEWHERE = {"kjms.__version__", "kjms.naming.DestinationType"}
 """Public names without an entry: a string, and a second place for a name of kjms."""
+BUILD_SECONDS = 280  # it takes far less on a machine that does nothing else
 ENTRY = re.compile(r"^::: (\S+)$", flags=re.MULTILINE)
 
 
@@ -61,12 +62,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110, check=False)
+    run = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+    )
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
     return folder
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(BUILD_SECONDS + 20)
+@pytest.mark.xdist_group("site")
 def test_the_site_is_complete(site: Path) -> None:
     """Public methods have anchors, commands have sections, diagrams are drawn; a search finds pages but not lists."""
     anchors = {
@@ -84,6 +89,8 @@ def test_the_site_is_complete(site: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(BUILD_SECONDS + 20)
+@pytest.mark.xdist_group("site")
 def test_pages_read_the_same_in_the_repository_and_on_the_site(site: Path) -> None:
     """The site has as many lists, items, tables, rows and blocks as CommonMark sees: MkDocs wants more blank lines."""
     commonmark = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
