@@ -499,7 +499,7 @@ def test_what_is_in_flight_is_finished_and_the_rest_goes_back(
 ) -> None:
     """At the end the listener that runs finishes its message; those behind it are neither marked nor counted.
 
-    It may have begun with the next message before it was told to end.
+    It may have begun with the next message before its session was stopped.
     """
     began, may_finish = threading.Event(), threading.Event()
     bodies = ["one", "two", "three"]
