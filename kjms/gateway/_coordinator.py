@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from proton import Condition, Delivery, Terminus
+from proton import Condition, Terminus
 
 from kjms.errors import JMSException, MessageFormatException
 from kjms.gateway._errors import condition_of
 from kjms.gateway._incoming import IncomingLink
 from kjms.gateway._link import UNKNOWN_ID, reject
+from kjms.gateway._proton import ACCEPTED, Delivery
 from kjms.gateway._terminus import capabilities
 from kjms.gateway._transactions import UnknownTransaction
 from kjms.mapping.amqp import AmqpMessage
@@ -55,15 +56,15 @@ class CoordinatorLink(IncomingLink):
             else:
                 raise MessageFormatException("a coordinator takes declare and discharge (AMQP 1.0 §4.5)")
         except MessageFormatException as failure:
-            reject(delivery, failure)
-            delivery.settle()
+            reject(delivery, Condition(*condition_of(failure)))
 
     def _declare(self, delivery: Delivery) -> None:
         number = self.host.new_transaction()
         self.worker.begin(number)
-        delivery.local.data = [number]
-        delivery.update(DECLARED)
-        delivery.settle()
+        whole = delivery.whole
+        whole.local.data = [number]
+        whole.update(DECLARED)
+        whole.settle()
 
     def _discharge(self, delivery: Delivery, number: bytes, *, is_commit: bool) -> None:
         kept = self.keep(delivery)
@@ -73,12 +74,10 @@ class CoordinatorLink(IncomingLink):
                 return
             delivery = self.take(kept)
             if failure is None:
-                delivery.update(Delivery.ACCEPTED)
+                delivery.settle(ACCEPTED)
             else:
                 name = UNKNOWN_ID if isinstance(failure, UnknownTransaction) else self._rolled_back(failure)
-                delivery.local.condition = Condition(name, str(failure))
-                delivery.update(Delivery.REJECTED)
-            delivery.settle()
+                reject(delivery, Condition(name, str(failure)))
 
         self.worker.end_transaction(number, is_commit=is_commit, then=discharged)
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from proton import Delivery, Link
+from proton import Condition, Link
 
 from kjms.client.brokered_session import BrokeredSession, PassthroughProducer
 from kjms.errors import JMSException, ResourceAllocationException
+from kjms.gateway._errors import condition_of
 from kjms.gateway._link import ClientLink, LinkHost, reject
-from kjms.gateway._proton import ACCEPTED, TRANSACTIONAL, accepted_in, settle, settle_within, transactional
+from kjms.gateway._proton import ACCEPTED, TRANSACTIONAL, Delivery, accepted_in
 from kjms.gateway._terminus import destination_at, temporary_kind
 
 if TYPE_CHECKING:
@@ -77,15 +78,15 @@ class IncomingLink(ClientLink):
         if link.credit < 0:  # the engine counts, and leaves it to us
             self.fail("amqp:link:transfer-limit-exceeded", "the client sent more messages than it was allowed")
             return
-        if delivery.aborted:
+        if delivery.is_aborted:
             self._take_parts()
             link.advance()
             delivery.settle()
             link.flow(1)
             return
         has_room = True
-        while delivery.pending:
-            part = link.recv(delivery.pending)
+        while size := delivery.pending:
+            part = link.recv(size)
             self._size += len(part)
             self._parts.append(part)
             has_room = self.host.flow.hold_part(len(part))
@@ -96,7 +97,7 @@ class IncomingLink(ClientLink):
             if transaction is not None:
                 self.worker.mark_rollback_only(transaction, ResourceAllocationException(text))
             self.fail("amqp:link:message-size-exceeded", text)
-        elif not delivery.partial and delivery.readable:
+        elif delivery.is_complete:
             data = self._take_parts()
             link.advance()
             self.received(delivery, data)
@@ -126,7 +127,7 @@ class IncomingLink(ClientLink):
     def received(self, delivery: Delivery, data: bytes) -> None:
         """Pass on a message of which all has come."""
         transaction = _transaction_of(delivery)
-        is_settled = delivery.settled
+        is_settled = delivery.is_settled
         if is_settled:
             delivery.settle()
         self._pending += 1
@@ -152,14 +153,13 @@ class IncomingLink(ClientLink):
             return
         if delivery is not None:
             if failure is not None:
-                reject(delivery, failure)
-                delivery.settle()
+                reject(delivery, Condition(*condition_of(failure)))
             elif transaction is not None:
                 if transaction != self._accepted[0]:  # most come in the same one as the one before
                     self._accepted = transaction, accepted_in(transaction)
-                settle_within(delivery, self._accepted[1])
+                delivery.settle_within(self._accepted[1])
             else:
-                settle(delivery, ACCEPTED)
+                delivery.settle(ACCEPTED)
         self._grant()
 
     def _grant(self) -> None:
@@ -216,4 +216,4 @@ class TemporaryDestinationLink(IncomingLink):
 
 def _transaction_of(delivery: Delivery) -> bytes | None:
     """Return the id of the transaction that a delivery's state names."""
-    return transactional(delivery)[0] if delivery.remote_state == TRANSACTIONAL else None
+    return delivery.transactional[0] if delivery.remote_state == TRANSACTIONAL else None

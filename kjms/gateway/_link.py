@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from proton import Condition, Delivery, Link, Terminus
+from proton import Condition, Link, Terminus
 
 from kjms.gateway._errors import LinkStolen, condition_of
+from kjms.gateway._proton import REJECTED, Delivery
 from kjms.gateway._states import LINK, LinkEvent, LinkState, after
 from kjms.gateway._worker import Worker
 
@@ -36,10 +37,12 @@ def refuse(link: Link, name: str, text: str) -> None:
     link.close()
 
 
-def reject(delivery: Delivery, failure: Exception) -> None:
-    """Give a message that was not taken its outcome, with the reason."""
-    delivery.local.condition = Condition(*condition_of(failure))
-    delivery.update(Delivery.REJECTED)
+def reject(delivery: Delivery, condition: Condition) -> None:
+    """Settle what was not taken, with the reason."""
+    whole = delivery.whole
+    whole.local.condition = condition
+    whole.update(REJECTED)
+    whole.settle()
 
 
 class LinkHost(Protocol):

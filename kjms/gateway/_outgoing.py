@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from proton import Delivery, Endpoint, Link
+from proton import Endpoint, Link
 
 from kjms.gateway._errors import condition_of
 from kjms.gateway._link import UNKNOWN_ID, ClientLink, LinkHost
-from kjms.gateway._proton import TRANSACTIONAL, transactional
+from kjms.gateway._proton import ACCEPTED, MODIFIED, REJECTED, RELEASED, TRANSACTIONAL, Delivery, send
 from kjms.gateway._source import LinkSource, Outcome
 from kjms.gateway._states import LinkEvent
 from kjms.gateway._terminus import Wanted, temporary_kind, wanted
@@ -40,6 +40,7 @@ class OutgoingLink(ClientLink):
         self.source = LinkSource(self, is_settled=is_settled, max_unsettled=host.options.max_unsettled)
         self._wanted: Wanted | None = None
         self._queue: deque[tuple[KafkaDelivery | None, bytes]] = deque()
+        self._unsettled: dict[int, KafkaDelivery] = {}  # what the client has; by addresses of deliveries
         self._tags = itertools.count(1)
         self._sent = 0
         self._is_drained = False
@@ -111,18 +112,19 @@ class OutgoingLink(ClientLink):
             self._queue.clear()
             return
         link, queue, flow = self.link, self._queue, self.host.flow
-        session, size = link.session, 0
-        while queue and session.outgoing_bytes < OUTGOING_BYTES and not flow.is_congested():
+        room = 0 if flow.is_congested() else OUTGOING_BYTES - link.session.outgoing_bytes
+        size = count = 0
+        while queue and size < room:
             received, data = queue.popleft()
-            delivery = link.delivery(str(next(self._tags)))
-            delivery.received = received
-            link.send(data)
-            link.advance()
+            tag = b"%d" % next(self._tags)
             if self.source.is_settled or received is None:
-                delivery.settle()
-            self._sent += 1
-            self.host.metrics.messages_sent_total += 1
+                send(link, tag, data, is_settled=True)
+            else:
+                self._unsettled[send(link, tag, data, is_settled=False)] = received
             size += len(data)
+            count += 1
+        self._sent += count
+        self.host.metrics.messages_sent_total += count
         self.worker.consumed(size)
         if queue:
             flow.congested.add(self)
@@ -138,42 +140,42 @@ class OutgoingLink(ClientLink):
         self.push()
 
     def delivery(self, delivery: Delivery) -> None:
-        if not delivery.updated:
+        if not delivery.is_updated:
             return
-        received = getattr(delivery, "received", None)
         state = delivery.remote_state
-        transaction, stated = transactional(delivery) if state == TRANSACTIONAL else (None, state)
+        transaction, stated = delivery.transactional if state == TRANSACTIONAL else (None, state)
         outcome = self._outcome_of(delivery, stated, transaction)
         if outcome is None:
             return
+        received = self._unsettled.pop(delivery.address, None)
         if received is None:
             delivery.settle()
             return
         then = None
-        if not delivery.settled:
-            then = partial(self._settled, self.keep(delivery), state, transaction)
-        delivery.received = None
-        if then is None:
+        if delivery.is_settled:
             delivery.settle()
+        else:
+            then = partial(self._settled, self.keep(delivery), state, transaction)
         self.host.outcomes.add(self.worker, self.source, *outcome, received, then)
 
     def _outcome_of(
         self, delivery: Delivery, state: int, transaction: bytes | None
     ) -> tuple[Outcome, bytes | None, str] | None:
         """Return what is to become of a message, in which transaction and why; None: nothing yet."""
-        if state == Delivery.ACCEPTED:
+        if state == ACCEPTED:
             return Outcome.ACCEPTED, transaction, ""
-        if state == Delivery.RELEASED:
+        if state == RELEASED:
             return Outcome.RELEASED, transaction, ""
-        if state == Delivery.REJECTED:
-            condition = delivery.remote.condition
+        if state == REJECTED:
+            condition = delivery.whole.remote.condition
             reason = f": {condition.name} {condition.description or ''}".rstrip() if condition is not None else ""
             return Outcome.REJECTED, None, f"rejected by the client{reason}"
-        if state == Delivery.MODIFIED:
-            if delivery.remote.undeliverable:
+        if state == MODIFIED:
+            modified = delivery.whole.remote
+            if modified.undeliverable:
                 return Outcome.REJECTED, None, "the client found it undeliverable"
-            return (Outcome.FAILED if delivery.remote.failed else Outcome.RELEASED), None, "the client gave it back"
-        return (Outcome.FAILED, None, "the client settled it without an outcome") if delivery.settled else None
+            return (Outcome.FAILED if modified.failed else Outcome.RELEASED), None, "the client gave it back"
+        return (Outcome.FAILED, None, "the client settled it without an outcome") if delivery.is_settled else None
 
     def _settled(self, kept: int, state: int, transaction: bytes | None, failure: Exception | None) -> None:
         if self.is_gone:
@@ -183,8 +185,13 @@ class OutgoingLink(ClientLink):
             self.fail(UNKNOWN_ID, str(failure))
             return
         if transaction is None:
-            delivery.update(state if failure is None else Delivery.RELEASED)
-        delivery.settle()
+            delivery.settle(state if failure is None else RELEASED)
+        else:
+            delivery.settle()
+
+    def let_go(self) -> None:
+        super().let_go()
+        self._unsettled.clear()
 
     def fail(self, name: str | Exception, text: str = "") -> None:
         """End the link with an error."""

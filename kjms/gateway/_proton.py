@@ -1,7 +1,8 @@
 """proton's engine by the functions below its Python classes, where those would take most of the gateway's time.
 
-The classes make a new object for everything that an event touches, and take the states of deliveries apart and put them
-together value by value. Most events are transfers and dispositions, whose states are the same again and again.
+The classes make new objects for all that an event touches, keep their attributes in dictionaries of the engine, and
+take the states of deliveries apart and put them together value by value. Most events are transfers and dispositions,
+whose states are the same again and again.
 """
 
 from __future__ import annotations
@@ -17,16 +18,29 @@ from cproton import (
     pn_collector_pop,
     pn_data_copy,
     pn_data_encode,
+    pn_decref,
+    pn_delivery,
+    pn_delivery_aborted,
     pn_delivery_link,
     pn_delivery_local,
+    pn_delivery_partial,
+    pn_delivery_pending,
+    pn_delivery_readable,
     pn_delivery_remote,
+    pn_delivery_remote_state,
     pn_delivery_settle,
+    pn_delivery_settled,
     pn_delivery_update,
+    pn_delivery_updated,
     pn_disposition_data,
     pn_event_delivery,
     pn_event_type,
+    pn_incref,
+    pn_link_advance,
+    pn_link_send,
 )
-from proton import Collector, Data, Delivery, Event, Link
+from proton import Collector, Data, Event, Link
+from proton import Delivery as ProtonDelivery
 from proton import Described as ProtonDescribed
 from proton import ulong as proton_ulong
 
@@ -35,26 +49,31 @@ from kjms.mapping.amqp.types import Described, decode_value
 
 __all__ = [
     "ACCEPTED",
+    "MODIFIED",
+    "REJECTED",
+    "RELEASED",
     "TRANSACTIONAL",
+    "Delivery",
     "accepted_in",
     "address_of",
     "address_of_link_of",
     "event_of",
     "next_event",
     "pop",
-    "settle",
-    "settle_within",
-    "transactional",
+    "send",
 ]
 
 TRANSACTIONAL: Final = 0x34
-ACCEPTED: Final = int(Delivery.ACCEPTED)
+ACCEPTED: Final = int(ProtonDelivery.ACCEPTED)
+REJECTED: Final = int(ProtonDelivery.REJECTED)
+RELEASED: Final = int(ProtonDelivery.RELEASED)
+MODIFIED: Final = int(ProtonDelivery.MODIFIED)
 _LARGEST_STATE: Final = 512  # bytes; ids of transactions are ours, and short
 _OUTCOMES: Final = {
     "amqp:accepted:list": ACCEPTED,
-    "amqp:rejected:list": int(Delivery.REJECTED),
-    "amqp:released:list": int(Delivery.RELEASED),
-    "amqp:modified:list": int(Delivery.MODIFIED),
+    "amqp:rejected:list": REJECTED,
+    "amqp:released:list": RELEASED,
+    "amqp:modified:list": MODIFIED,
 }
 
 
@@ -87,10 +106,15 @@ def address_of_link_of(delivery: Any) -> int:
     return int(addressof(pn_delivery_link(delivery)))
 
 
-def settle(delivery: Delivery, state: int) -> None:
-    """Settle a delivery in a state that has no fields."""
-    pn_delivery_update(delivery._impl, state)
-    pn_delivery_settle(delivery._impl)
+def send(link: Link, tag: bytes, data: bytes, *, is_settled: bool) -> int:
+    """Send a message; return the address of its delivery, which identifies that until it is settled."""
+    impl = link._impl
+    delivery = pn_delivery(impl, tag)
+    pn_link_send(impl, data)
+    pn_link_advance(impl)
+    if is_settled:
+        pn_delivery_settle(delivery)
+    return int(addressof(delivery))
 
 
 def accepted_in(transaction: bytes) -> Data:
@@ -100,18 +124,76 @@ def accepted_in(transaction: bytes) -> Data:
     return data
 
 
-def settle_within(delivery: Delivery, state: Data) -> None:
-    """Settle a delivery as accepted in a transaction; *state* is what `accepted_in` returned."""
-    impl = delivery._impl
-    pn_data_copy(pn_disposition_data(pn_delivery_local(impl)), state._data)
-    pn_delivery_update(impl, TRANSACTIONAL)
-    pn_delivery_settle(impl)
+class Delivery:
+    """A delivery of `next_event`, which lives on while this does."""
 
+    __slots__ = ("_impl",)
 
-def transactional(delivery: Delivery) -> tuple[bytes, int]:
-    """Return the id of the transaction in a transactional state, and the outcome in it; 0: none."""
-    size, encoded = pn_data_encode(pn_disposition_data(pn_delivery_remote(delivery._impl)), _LARGEST_STATE)
-    return _read(bytes(encoded)) if size > 0 else (b"", 0)
+    def __init__(self, impl: Any) -> None:
+        pn_incref(impl)
+        self._impl = impl
+
+    def __del__(self) -> None:
+        pn_decref(self._impl)
+
+    @property
+    def address(self) -> int:
+        """What identifies it until it is settled."""
+        return int(addressof(self._impl))
+
+    @property
+    def whole(self) -> ProtonDelivery:
+        """It as proton's class has it, with the fields of its states."""
+        return ProtonDelivery(self._impl)
+
+    @property
+    def is_updated(self) -> bool:
+        """Whether the client has said something new of it."""
+        return bool(pn_delivery_updated(self._impl))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the client has settled it."""
+        return bool(pn_delivery_settled(self._impl))
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether the client sends no more of the message, of which it had sent a part."""
+        return bool(pn_delivery_aborted(self._impl))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of the message has come, and was not read before."""
+        return bool(pn_delivery_readable(self._impl)) and not pn_delivery_partial(self._impl)
+
+    @property
+    def pending(self) -> int:
+        """The number of bytes of the message that can be read."""
+        return int(pn_delivery_pending(self._impl))
+
+    @property
+    def remote_state(self) -> int:
+        """The state that the client gave it; 0: none."""
+        return int(pn_delivery_remote_state(self._impl))
+
+    @property
+    def transactional(self) -> tuple[bytes, int]:
+        """The id of the transaction in a transactional state, and the outcome in it; 0: none."""
+        size, encoded = pn_data_encode(pn_disposition_data(pn_delivery_remote(self._impl)), _LARGEST_STATE)
+        return _read(bytes(encoded)) if size > 0 else (b"", 0)
+
+    def settle(self, state: int | None = None) -> None:
+        """Settle it, in a state that has no fields or in none."""
+        if state is not None:
+            pn_delivery_update(self._impl, state)
+        pn_delivery_settle(self._impl)
+
+    def settle_within(self, state: Data) -> None:
+        """Settle it as accepted in a transaction; *state* is what `accepted_in` returned."""
+        impl = self._impl
+        pn_data_copy(pn_disposition_data(pn_delivery_local(impl)), state._data)
+        pn_delivery_update(impl, TRANSACTIONAL)
+        pn_delivery_settle(impl)
 
 
 @lru_cache(maxsize=64)

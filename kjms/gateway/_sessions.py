@@ -7,14 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from proton import Delivery, Endpoint, Event, Session
+from proton import Endpoint, Event, Session
 
 from kjms.errors import JMSException
 from kjms.gateway._attach import link_of
 from kjms.gateway._errors import INVALID_FIELD, LIMIT_EXCEEDED, ConnectionFault
 from kjms.gateway._link import ClientLink, refuse
 from kjms.gateway._outgoing import OutgoingLink
-from kjms.gateway._proton import address_of, address_of_link_of, event_of
+from kjms.gateway._proton import Delivery, address_of, address_of_link_of, event_of
 
 if TYPE_CHECKING:
     from kjms.gateway._access import KafkaAccess
