@@ -115,8 +115,8 @@ def test(arguments: Sequence[str]) -> int:
     chosen = "long" if is_long else "slow and not long" if is_slow else "not slow"
     is_measured = "--coverage" in arguments
     rest = [argument for argument in arguments if argument not in {"--slow", "--long", "--coverage"}]
-    workers = 3 if not is_slow else 1.5  # for each processor: the fast tests wait more than they compute
-    processes = str(round(workers * (os.cpu_count() or 1)))
+    workers = 3 if not is_slow else 1  # for each processor: the fast tests wait more than they compute
+    processes = str(workers * (os.cpu_count() or 1))
     measuring = ("-m", "coverage", "run") if is_measured else ()
     pytest = (
         *measuring,
