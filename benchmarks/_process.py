@@ -76,10 +76,23 @@ def idle(servers: str, prefix: str, first: str, count: str) -> None:
     """Listen to *count* queues on which nothing comes; print the processor time in percent, and the threads."""
     with ConnectionFactory(servers).create_connection() as connection:
         for number in range(int(first), int(first) + int(count)):
-            consumer = connection.create_session().create_consumer(Queue(f"{prefix}{number}"))
-            consumer.message_listener = read_message
+            _listen(connection.create_session(), f"{prefix}{number}")
         connection.start()
         _watch()
+
+
+def idle_together(servers: str, prefix: str, first: str, count: str) -> None:
+    """Do the same in one session, whose listeners run one after another in one thread."""
+    with ConnectionFactory(servers).create_connection() as connection:
+        session = connection.create_session()
+        for number in range(int(first), int(first) + int(count)):
+            _listen(session, f"{prefix}{number}")
+        connection.start()
+        _watch()
+
+
+def _listen(session: Session, name: str) -> None:
+    session.create_consumer(Queue(name)).message_listener = read_message
 
 
 def idle_raw(servers: str, prefix: str, first: str, count: str) -> None:
@@ -139,7 +152,14 @@ def _watch() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Do what the first of *arguments* names with the others."""
-    {"share": share, "idle": idle, "idle_raw": idle_raw, "idle_alike": idle_alike}[arguments[0]](*arguments[1:])
+    programs = {
+        "share": share,
+        "idle": idle,
+        "idle_together": idle_together,
+        "idle_raw": idle_raw,
+        "idle_alike": idle_alike,
+    }
+    programs[arguments[0]](*arguments[1:])
 
 
 if __name__ == "__main__":

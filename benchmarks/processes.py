@@ -141,6 +141,11 @@ def _(stage: Stage) -> float:
     return _idle(stage, "idle")[0]
 
 
+@idle_time.side("kjms, one session for all", is_baseline=False)
+def _(stage: Stage) -> float:
+    return _idle(stage, "idle_together")[0]
+
+
 @idle_time.side("raw, librdkafka's defaults", is_baseline=False)
 def _(stage: Stage) -> float:
     return _idle(stage, "idle_raw")[0]
@@ -154,6 +159,11 @@ def _(stage: Stage) -> float:
 @idle_threads.side("kjms")
 def _(stage: Stage) -> float:
     return _idle(stage, "idle")[1]
+
+
+@idle_threads.side("kjms, one session for all", is_baseline=False)
+def _(stage: Stage) -> float:
+    return _idle(stage, "idle_together")[1]
 
 
 @idle_threads.side("raw, librdkafka's defaults", is_baseline=False)

@@ -16,6 +16,7 @@ from kjms.bench._workload import Aim, Clock, Unit, at_once, workload
 SESSIONS: Final = 16
 CONSUMERS: Final = 64
 PARTITIONS: Final = 4
+TOGETHER: Final = 64  # messages that a thread takes before the next one
 WAIT_MS: Final = 60_000
 
 
@@ -144,6 +145,45 @@ def _(stage: Stage) -> float:
 @many.side("kjms, one consumer")
 def _(stage: Stage) -> float:
     return _receive_together(stage, Session.DUPS_OK_ACKNOWLEDGE, 1, PARTITIONS)[0]
+
+
+@many.side(f"kjms, one consumer, which {CONSUMERS} threads use in turn", is_baseline=False)
+def _(stage: Stage) -> float:
+    return _take_turns(stage, CONSUMERS, PARTITIONS)
+
+
+def _take_turns(stage: Stage, threads: int, partitions: int) -> float:
+    """Return the messages per second of so many threads, of which one at a time takes some from their only consumer.
+
+    They do what consumers that rotate do, and nothing else: no other consumer may ask, work for long, or be closed.
+    """
+    topic = stage.topic(filled=stage.count + 1, partitions=partitions)
+    left = stage.count
+    turns = [threading.Semaphore(0) for _ in range(threads)]
+
+    def work(number: int, consumer: Any) -> None:
+        nonlocal left
+        mine, following = turns[number], turns[(number + 1) % threads]
+        try:
+            while left:
+                mine.acquire()
+                for _ in range(min(left, TOGETHER)):
+                    read_message(taken(consumer))
+                    left -= 1
+                following.release()
+        except BaseException:
+            left = 0
+            following.release()
+            raise
+
+    with stage.connect() as connection:
+        consumer = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE).create_consumer(Queue(topic))
+        connection.start()
+        taken(consumer)
+        with Clock() as clock:
+            turns[0].release()
+            at_once([partial(work, number, consumer) for number in range(threads)])
+    return stage.count / clock.seconds
 
 
 least = workload(
