@@ -210,9 +210,11 @@ def passed_to_amqp(message: Message, chance: random.Random) -> None:
     """Make an AMQP message of *message*, which the mapping refuses or reads again."""
     now = chance.choice([0, 1_700_000_000_000])
     try:
-        data = amqp.encode(message, now_ms=now).encode()
+        data = amqp.encode_transfer(message, now_ms=now)
     except MessageFormatException:
         return
+    if data != amqp.encode(message, now_ms=now).encode():
+        raise AssertionError("in one step and in sections, a message has different bytes")
     attempted(lambda: told(amqp.decode(data, PLACE, now_ms=now)))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kjms.errors import JMSException, MessageFormatException
 from kjms.gateway._source import LinkSource, Outcome
-from kjms.mapping.amqp import encode
+from kjms.mapping.amqp import encode_transfer
 
 if TYPE_CHECKING:
     from kjms.client.brokered_session import BrokeredSession
@@ -197,7 +197,7 @@ class LinkSources:
         if source.browsed is not None:
             for message in source.browsed:
                 try:
-                    return None, encode(message, now_ms=now).encode()
+                    return None, encode_transfer(message, now_ms=now)
                 except MessageFormatException:
                     continue  # its consumer rejects it
             return None
@@ -213,7 +213,7 @@ class LinkSources:
             delivery, message = found
             source.is_waiting = False
             try:
-                data = encode(message, now_ms=now).encode()
+                data = encode_transfer(message, now_ms=now)
             except MessageFormatException as failure:
                 self._session.reject([delivery], f"it has no form in AMQP: {failure}")
                 continue

@@ -39,7 +39,7 @@ from kjms.message import JMSX, BytesMessage, MapMessage, Message, ObjectMessage,
 from kjms.message._avro import TypedValue
 from kjms.message._codecs import PLAIN, from_wire
 
-__all__ = ["encode"]
+__all__ = ["encode", "id_of", "property_value"]
 
 LONGEST_TTL: Final = (1 << 32) - 1
 DEFAULT_PRIORITY: Final = 4
@@ -79,7 +79,7 @@ def encode(message: Message, *, now_ms: int = 0) -> AmqpMessage:
     group_sequence = get(JMSX.GROUP_SEQ)
     expiration = message.jms_expiration
     its = result.properties = Properties(
-        message_id=_id(message.jms_message_id),
+        message_id=id_of(message.jms_message_id),
         user_id=_user_id(get(JMSX.USER_ID)),
         subject=message.jms_type,
         correlation_id=_correlation_id(message),
@@ -103,11 +103,16 @@ def encode(message: Message, *, now_ms: int = 0) -> AmqpMessage:
     annotations[MSG_TYPE] = Byte(kind)
     for name in message.property_names():
         if name not in ELSEWHERE:
-            value = get(name)
-            result.application_properties[name] = _value(message.property_type(name) or "string", value)
+            result.application_properties[name] = property_value(message, name)
     if rest is not None:
         result.application_properties.update(rest.application_properties)
     return result
+
+
+def property_value(message: Message, name: str) -> Any:
+    """Return a property in the AMQP type that its JMS type stands for."""
+    value = message._property_value(name)  # before its type: what cannot be read in that is a string
+    return _value(message._types.get(name, "string"), value)
 
 
 def _header(message: Message, now_ms: int) -> Header:
@@ -138,7 +143,8 @@ def _rest(message: Message) -> AmqpMessage | None:
         return None
 
 
-def _id(text: str | None) -> Any:
+def id_of(text: str | None) -> Any:
+    """Return the id that a JMSMessageID or JMSCorrelationID stands for, in the type that it says; else its text."""
     try:
         return amqp_id(text)
     except MessageFormatException:  # what any JMS program may have set must not stop a consumer
@@ -148,7 +154,7 @@ def _id(text: str | None) -> Any:
 def _correlation_id(message: Message) -> Any:
     message.jms_correlation_id  # noqa: B018 - reads it
     kept = message._correlation_id
-    return kept if isinstance(kept, bytes) else _id(kept)
+    return kept if isinstance(kept, bytes) else id_of(kept)
 
 
 def _user_id(value: Any) -> bytes | None:

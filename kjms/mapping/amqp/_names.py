@@ -16,6 +16,7 @@ __all__ = [
     "DEST",
     "FIRST_ACQUIRER",
     "JAVA",
+    "KINDS",
     "MSG_TYPE",
     "OBJECT_CODEC",
     "OCTETS",
@@ -59,13 +60,13 @@ JAVA: Final = "java"
 TYPED: Final = "amqp"
 """Objects in AMQP's own types, where JMS's plain values would lose something: the body's sections as they came."""
 
-_KINDS: Final[tuple[type[Destination], ...]] = (Queue, Topic, TemporaryQueue, TemporaryTopic)
-_SCHEMES: Final = frozenset(kind.scheme for kind in _KINDS)
+KINDS: Final[tuple[type[Destination], ...]] = (Queue, Topic, TemporaryQueue, TemporaryTopic)
+_SCHEMES: Final = frozenset(kind.scheme for kind in KINDS)
 
 
 def kind_number(destination: Destination) -> int:
     """Return the number that annotations have for the kind of *destination* (mapping §5.1)."""
-    return _KINDS.index(type(destination))
+    return KINDS.index(type(destination))
 
 
 def parse_address(address: str | None, number: Any, default: Destination | None) -> Destination | None:
@@ -84,8 +85,8 @@ def parse_address(address: str | None, number: Any, default: Destination | None)
     """
     if not address:
         return None
-    if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < len(_KINDS):
-        return _KINDS[number](address)
+    if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < len(KINDS):
+        return KINDS[number](address)
     if "://" in address and address.partition("://")[0] in _SCHEMES:
         return parse_destination(address)
     if default is not None and default._name == address:

@@ -179,9 +179,9 @@ class AmqpMessage:
             None if header.delivery_count is None else UInt(header.delivery_count),
         ]
         if fields != _NO_HEADER:
-            parts += (_start(HEADER), _list(fields))
+            parts += (section_start(HEADER), _list(fields))
         if self.message_annotations:
-            parts += (_start(MESSAGE_ANNOTATIONS), encode_value(self.message_annotations))
+            parts += (section_start(MESSAGE_ANNOTATIONS), encode_value(self.message_annotations))
         its = self.properties
         fields = [
             its.message_id,
@@ -199,16 +199,16 @@ class AmqpMessage:
             its.reply_to_group_id,
         ]
         if fields != _NO_PROPERTIES:
-            parts += (_start(PROPERTIES), _list(fields))
+            parts += (section_start(PROPERTIES), _list(fields))
         if self.application_properties:
-            parts += (_start(APPLICATION_PROPERTIES), encode_value(self.application_properties))
+            parts += (section_start(APPLICATION_PROPERTIES), encode_value(self.application_properties))
         if self.body.raw:
             parts.append(self.body.raw)
         elif self.body.kind is not None:
             for value in self.body.values:
-                parts += (_start(self.body.kind), encode_value(value))
+                parts += (section_start(self.body.kind), encode_value(value))
         if self.footer:
-            parts += (_start(FOOTER), encode_value(self.footer))
+            parts += (section_start(FOOTER), encode_value(self.footer))
         return b"".join(parts)
 
 
@@ -216,7 +216,8 @@ _NO_HEADER: Final = [None] * 5
 _NO_PROPERTIES: Final = [None] * 13
 
 
-def _start(code: int) -> bytes:
+def section_start(code: int) -> bytes:
+    """Return the bytes by which the section *code* begins."""
     return bytes((0, 0x53, code))
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "decode_value",
     "encode_value",
     "write_list",
+    "write_map",
 ]
 
 MAX_DEPTH: Final = 64
@@ -469,7 +470,12 @@ def _write_map(value: dict[Any, Any]) -> bytes:
     for key, item in value.items():
         parts.append(encode_value(key))
         parts.append(b"\x40" if item is None else encode_value(item))
-    return _compound(0xC1, 0xD1, len(parts), b"".join(parts))
+    return write_map(parts)
+
+
+def write_map(items: list[bytes]) -> bytes:
+    """Return the map of keys, each with its value behind it, that are bytes already."""
+    return _compound(0xC1, 0xD1, len(items), b"".join(items))
 
 
 def _compound(short: int, long: int, count: int, data: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from kjms import BytesMessage, MapMessage, Message, ObjectMessage, Queue, Stream
 from kjms.destinations import Destination, TemporaryQueue, TemporaryTopic
 from kjms.errors import MessageFormatException
 from kjms.mapping import decode as decode_record
-from kjms.mapping.amqp import AmqpMessage, AmqpObject, decode, encode
+from kjms.mapping.amqp import AmqpMessage, AmqpObject, _transfer, decode, encode, encode_transfer
 from kjms.mapping.amqp.sections import DATA, SEQUENCE, VALUE, Header, Properties
 from kjms.mapping.amqp.types import Byte, Char, Float, Int, Short, Symbol, UInt
 from kjms.message import register_codec, unregister_codec
@@ -326,6 +327,84 @@ def test_every_message_comes_back_as_it_was(
     assert back.jms_destination == Queue("orders")
 
 
+# -------------------------------------------------------------------------------------------------- in one step
+
+KINDS_OF_DESTINATION = [Queue("orders"), Topic("prices"), TemporaryQueue("temp-1"), TemporaryTopic("temp-2")]
+PLAIN = {"JMSMessageID": b"ID:1", "JMSTimestamp": b"1700000000000"}
+HEADERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "JMSMessageID": st.sampled_from([b"ID:1", b"ID:AMQP_ULONG:7", b"ID:AMQP_UUID:x", b"", b"\xff", None]),
+        "JMSTimestamp": st.sampled_from([b"1700000000000", b"0", b"-1", b"9" * 30, b"x", None]),
+        "JMSDeliveryMode": st.sampled_from([b"NON_PERSISTENT", b"PERSISTENT", b"1", b"\xff"]),
+    },
+) | st.just(PLAIN)
+OTHERS = st.dictionaries(
+    st.sampled_from(
+        ["JMSType", "JMSPriority", "JMSExpiration", "JMSDeliveryTime", "JMSReplyTo", "JMSXGroupID", "JMSx"]
+    ),
+    st.sampled_from([b"1", b"9", b"queue://a", b"2000000000000"]),
+    max_size=1,
+)
+OWN = st.dictionaries(
+    st.sampled_from(["p", "q", "r", "größe", ""]), st.sampled_from([b"1", b"-7", b"0.5", b"true", b"x", b"\xff", None])
+)
+
+
+@given(
+    layout=st.sampled_from(["text", "bytes", "map", "x"]),
+    types=st.sampled_from(["", ";p=int", ";p=double,q=boolean", ";p=long,q=float,r=string"]),
+    fields=HEADERS,
+    others=OTHERS,
+    properties=OWN,
+    value=st.sampled_from([b"hello", b"", "grün".encode(), b"\xff", b"x" * 300, None]),
+    destination=st.sampled_from(KINDS_OF_DESTINATION),
+    count=st.sampled_from([1, 1, 2]),
+)
+def test_what_is_encoded_in_one_step_is_the_same(
+    layout: str,
+    types: str,
+    fields: dict[str, Any],
+    others: dict[str, Any],
+    properties: dict[str, Any],
+    value: bytes | None,
+    destination: Destination,
+    count: int,
+) -> None:
+    """A transfer has the bytes that the sections of its message give, whatever is in the record."""
+    headers = [("kjms", f"1;{layout}{types}".encode()), *{**fields, **others, **properties}.items()]
+    first, second = (from_record(value, headers, destination, count) for _ in range(2))
+    try:
+        expected = encode(first, now_ms=1_600_000_000_000).encode()
+    except MessageFormatException as failure:
+        with pytest.raises(MessageFormatException, match=re.escape(str(failure))):
+            encode_transfer(second, now_ms=1_600_000_000_000)
+    else:
+        assert encode_transfer(second, now_ms=1_600_000_000_000) == expected
+        assert second.damage == first.damage
+
+
+@pytest.mark.parametrize("destination", KINDS_OF_DESTINATION)
+@pytest.mark.parametrize("layout", ["text", "bytes"])
+def test_most_messages_are_encoded_in_one_step(
+    destination: Destination, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text, or bytes, with an id, a time and properties is not taken apart into sections."""
+    monkeypatch.setattr(_transfer, "encode", None)
+    headers = [("kjms", f"1;{layout};p=int".encode()), *PLAIN.items(), ("p", b"5"), ("JMSDeliveryMode", b"1")]
+    message = AmqpMessage.decode(encode_transfer(from_record(b"hi", headers, destination)))
+    assert message.properties.to == destination._name
+    assert message.application_properties == {"p": Int(5)}
+    assert message.properties.creation_time == 1_700_000_000_000
+
+
+def test_a_field_that_was_set_since_is_encoded() -> None:
+    """A received message that a program has changed goes out as it is now."""
+    message = from_record(b"hi", [("kjms", b"1;text"), *PLAIN.items()])
+    message.jms_type = "order"
+    assert AmqpMessage.decode(encode_transfer(message)).properties.subject == "order"
+
+
 # ------------------------------------------------------------------------------------------------------- damage
 
 
@@ -367,9 +446,14 @@ def test_a_content_type_that_is_no_symbol_is_left_out() -> None:
     assert sent.properties.content_type == "application/octet-stream"
 
 
-def from_record(value: bytes, headers: list[tuple[str, bytes | None]]) -> Message:
+def from_record(
+    value: bytes | None,
+    headers: list[tuple[str, bytes | None]],
+    destination: Destination = Queue("orders"),  # noqa: B008 - it never changes
+    count: int = 1,
+) -> Message:
     record = SimpleNamespace(
         value=lambda: value, key=lambda: None, headers=lambda: headers, timestamp=lambda: (1, 1_000),
         topic=lambda: "orders", partition=lambda: 0, offset=lambda: 7,
     )  # fmt: skip
-    return decode_record(record, Queue("orders"))
+    return decode_record(record, destination, count)
