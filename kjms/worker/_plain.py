@@ -60,6 +60,10 @@ class PlainSession:
         """Whether the listener runs."""
         return self._phase is Phase.CALLING
 
+    def hold(self) -> None:
+        """Let no further message begin; returns at once, while a listener may still run."""
+        self._session._hold_delivery()
+
     def interrupt(self) -> bool:
         """Give back the message of a listener that still runs, for good; return whether one did.
 

@@ -167,6 +167,8 @@ class Running:
         """
         if self._stopping.is_set():
             return
+        for each in self._plain:
+            each.hold()  # first: a listener that returns because of what is set now gets no other message
         self._stopping.set()
         deadline = None if self._grace is None else time.monotonic() + self._grace
         waiting: set[asyncio.Future[Any]] = {task for each in self._async if (task := each.stop()) is not None}

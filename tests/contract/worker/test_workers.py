@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kjms import (
+    Connection,
     ConnectionFactory,
     DeliveryMode,
     InvalidDestinationException,
@@ -519,6 +520,32 @@ def test_what_is_in_flight_is_finished_and_the_rest_goes_back(
         threading.Thread(target=lambda: (wait_for(lambda: running.is_stopping), may_finish.set())).start()
     assert done == ["one"]
     assert running.unfinished == 0
+    assert seen(receive(shop, queue)) == ("two", False, 1)
+
+
+def test_no_message_begins_when_it_says_that_it_stops(
+    factory: ConnectionFactory, shop: JMSContext, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listener that returns as soon as it is told to is the last one, however late its connection stops."""
+    began: list[str] = []
+    first, second = threading.Event(), threading.Event()
+    stop = Connection.stop
+
+    def stop_late(connection: Connection) -> None:
+        second.wait(NOTHING_SECONDS)
+        stop(connection)
+
+    @listener(queue)
+    def pack(body: str, context: Context) -> None:
+        (second if began else first).set()
+        began.append(body)
+        wait_for(lambda: context.is_stopping)
+
+    monkeypatch.setattr(Connection, "stop", stop_late)
+    send(shop, queue, "one", "two")
+    with Application(factory, [pack]).running():
+        assert first.wait(WAIT_SECONDS)
+    assert began == ["one"]
     assert seen(receive(shop, queue)) == ("two", False, 1)
 
 
