@@ -215,7 +215,7 @@ def passed_to_amqp(message: Message, chance: random.Random) -> None:
         return
     if data != amqp.encode(message, now_ms=now).encode():
         raise AssertionError("in one step and in sections, a message has different bytes")
-    attempted(lambda: told(amqp.decode(data, PLACE, now_ms=now)))
+    attempted(lambda: told(amqp.decode_transfer(data, PLACE, now_ms=now)))
 
 
 def tried(record: KafkaRecord, convention: str, chance: random.Random) -> str:

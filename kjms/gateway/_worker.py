@@ -21,7 +21,7 @@ from kjms.errors import InvalidDestinationException, JMSException
 from kjms.gateway._source import Outcome
 from kjms.gateway._sources import LinkSources
 from kjms.gateway._transactions import Transactions
-from kjms.mapping.amqp import decode
+from kjms.mapping.amqp import decode_transfer
 
 if TYPE_CHECKING:
     from kjms import Connection, Message
@@ -314,7 +314,7 @@ class Worker:
         session = self._session
         outcome: Exception | None = None
         try:
-            message = decode(data, destination, now_ms=time.time_ns() // 1_000_000)
+            message = decode_transfer(data, destination, now_ms=time.time_ns() // 1_000_000)
             where = destination or message.jms_destination
             if where is None:
                 raise InvalidDestinationException("a message to the anonymous relay has its destination in 'to' (§6.2)")

@@ -11,7 +11,7 @@ from typing import Any
 from kjms.mapping.amqp._decode import decode
 from kjms.mapping.amqp._encode import encode
 from kjms.mapping.amqp._names import TYPED, kind_number, parse_address
-from kjms.mapping.amqp._transfer import encode_transfer
+from kjms.mapping.amqp._transfer import decode_transfer, encode_transfer
 from kjms.mapping.amqp.ids import amqp_id, correlation_id_text, message_id_text
 from kjms.mapping.amqp.sections import SEQUENCE, VALUE, AmqpMessage, Body
 from kjms.message import register_codec
@@ -22,6 +22,7 @@ __all__ = [
     "amqp_id",
     "correlation_id_text",
     "decode",
+    "decode_transfer",
     "encode",
     "encode_transfer",
     "kind_number",

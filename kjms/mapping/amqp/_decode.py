@@ -34,12 +34,12 @@ from kjms.mapping.amqp._names import (
 )
 from kjms.mapping.amqp.ids import correlation_id_text, message_id_text
 from kjms.mapping.amqp.properties import jms_value
-from kjms.mapping.amqp.sections import DATA, SEQUENCE, VALUE, AmqpMessage, Body, Properties
+from kjms.mapping.amqp.sections import DATA, SEQUENCE, VALUE, AmqpMessage, Body, Header, Properties
 from kjms.message import JMSX, BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._avro import TypedValue, write_plain
 from kjms.message._fields import FIELDS
 
-__all__ = ["decode"]
+__all__ = ["decode", "set_header", "set_properties"]
 
 DEFAULT_PRIORITY: Final = 4
 GREATEST_PRIORITY: Final = 9
@@ -75,7 +75,7 @@ def decode(data: bytes | AmqpMessage, destination: Destination | None = None, *,
     Spec: AMQP JMS mapping §3.3.
     """
     source = data if isinstance(data, AmqpMessage) else AmqpMessage.decode(data)
-    annotations, its, header = source.message_annotations, source.properties, source.header
+    annotations, its = source.message_annotations, source.properties
     message = _with_body(source)
     message._body_read_only = message._properties_read_only = True
     message._message_id = message_id_text(its.message_id)
@@ -84,24 +84,30 @@ def decode(data: bytes | AmqpMessage, destination: Destination | None = None, *,
     message._destination = parse_address(its.to, annotations.get(DEST), destination) or destination
     message._reply_to = parse_address(its.reply_to, annotations.get(REPLY_TO), destination)
     message._type = its.subject
-    message._delivery_mode = 2 if header.durable else 1
-    message._priority = DEFAULT_PRIORITY if header.priority is None else min(int(header.priority), GREATEST_PRIORITY)
+    set_header(message, source.header, now_ms)
     if its.absolute_expiry_time is not None:
         message._expiration = int(its.absolute_expiry_time)
-    elif header.ttl is not None:
-        message._expiration = now_ms + header.ttl
     delivery_time = annotations.get(DELIVERY_TIME)
     is_delayed = isinstance(delivery_time, int) and not isinstance(delivery_time, bool)
     message._delivery_time = int(delivery_time or 0) if is_delayed else message._timestamp
-    message._delivery_count = (header.delivery_count or 0) + 1
-    _set_properties(message, source)
+    set_properties(message, source)
     return message
+
+
+def set_header(message: Message, header: Header, now_ms: int) -> None:
+    """Set what a header section says; with a ttl the message expires so long after *now_ms*."""
+    message._delivery_mode = 2 if header.durable else 1
+    message._priority = DEFAULT_PRIORITY if header.priority is None else min(int(header.priority), GREATEST_PRIORITY)
+    if header.ttl is not None:
+        message._expiration = now_ms + header.ttl
+    message._delivery_count = (header.delivery_count or 0) + 1
 
 
 # --------------------------------------------------------------------------------------------------- properties
 
 
-def _set_properties(message: Message, source: AmqpMessage) -> None:
+def set_properties(message: Message, source: AmqpMessage) -> None:
+    """Set the properties: the application's, and those that other sections have."""
     its = source.properties
     unlike: dict[Any, Any] = {}  # what no property of JMS can be, or not without a loss
     for name, value in source.application_properties.items():

@@ -1,17 +1,23 @@
-"""The bytes of a transfer that carries a JMS message: in one step for most of the messages that are passed on.
+"""The bytes of a transfer that carries a JMS message: read and written in one step, for most messages.
 
-`encode` reads each header field, and an `AmqpMessage` writes each section. Most records in Kafka have at most three of
-these fields: what all others stand for is the same in each message, and is written once, here.
+`decode` and `encode` handle every message, by way of an `AmqpMessage` with all of its sections. Most messages are
+texts, or bytes, with an id, a time and properties: what all other fields stand for is the same in each of them, and is
+read or written once, here.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import struct
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
+from kjms.destinations import Destination
+from kjms.errors import MessageFormatException
 from kjms.mapping._decode import Layout
-from kjms.mapping.amqp._decode import BYTES, TEXT
+from kjms.mapping.amqp._decode import BYTES, TEXT, decode, set_header, set_properties
 from kjms.mapping.amqp._encode import encode, id_of, property_value
-from kjms.mapping.amqp._names import DEST, KINDS, MSG_TYPE, OCTETS
+from kjms.mapping.amqp._names import DEST, KINDS, MSG_TYPE, OCTETS, parse_address
+from kjms.mapping.amqp.ids import message_id_text
 from kjms.mapping.amqp.sections import (
     APPLICATION_PROPERTIES,
     DATA,
@@ -19,13 +25,24 @@ from kjms.mapping.amqp.sections import (
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
     VALUE,
+    AmqpMessage,
+    Header,
     section_start,
 )
-from kjms.mapping.amqp.types import Byte, Symbol, Timestamp, encode_value, write_list, write_map
+from kjms.mapping.amqp.types import (
+    Budget,
+    Byte,
+    Symbol,
+    Timestamp,
+    decode_value,
+    encode_value,
+    write_list,
+    write_map,
+)
 from kjms.message import BytesMessage, Message, TextMessage
 from kjms.message._reading import UNREAD
 
-__all__ = ["encode_transfer"]
+__all__ = ["decode_transfer", "encode_transfer"]
 
 FIELDS: Final = frozenset({"JMSMessageID", "JMSTimestamp", "JMSDeliveryMode"})
 """The header fields that may be in the record. All others begin with ``JMS``, too, and so do properties like them."""
@@ -109,3 +126,174 @@ def _names_if_plain(message: Message) -> list[str] | None:
                 return None
             names.append(name)
     return names
+
+
+# ----------------------------------------------------------------------------------------------------------- decoding
+
+LARGEST: Final = 1 << 16  # bytes of a message that is read in one step; reading takes most of the time of larger ones
+MOST_FIELDS: Final = 13  # of the properties
+LISTS: Final = 0xC0, 0xD0  # with a size of one byte, and of four
+MAPS: Final = 0xC1, 0xD1
+OCTETS_SYMBOL: Final = encode_value(Symbol(OCTETS))
+_TIMESTAMP: Final = struct.Struct(">q")
+_SIZE: Final = struct.Struct(">I")
+_SIZES: Final = struct.Struct(">II")
+
+
+class Annotated(NamedTuple):
+    """What the message annotations of most messages say: the type of the body, and the kind of the destination."""
+
+    kind: int
+    destination: Any
+
+
+class Unusual(Exception):
+    """A message is not read in one step."""
+
+
+def decode_transfer(data: bytes, destination: Destination | None = None, *, now_ms: int = 0) -> Message:
+    """Return the JMS message in the bytes of a transfer: that which `decode` returns.
+
+    Args:
+        data: The bytes.
+        destination: Of the link that it came on; see `decode`.
+        now_ms: Milliseconds since 1970 UTC; with a ttl the message expires after that.
+
+    Raises:
+        MessageFormatException: The bytes are no message, or the body is none of the type that the message says.
+        InvalidDestinationException: An address cannot be that of a destination.
+
+    Spec: AMQP JMS mapping §3.3.
+    """
+    if len(data) <= LARGEST:
+        try:
+            return _decode(data, destination, now_ms)
+        except (Unusual, IndexError, UnicodeDecodeError, struct.error, MessageFormatException):
+            pass  # `decode` reads it, or says what is wrong with it
+    return decode(data, destination, now_ms=now_ms)
+
+
+def _decode(data: bytes, destination: Destination | None, now_ms: int) -> Message:
+    header, position = None, 0
+    if data[2] == HEADER:
+        position, _, _ = _compound(data, 0, LISTS)
+        header = _header(bytes(data[:position]))
+    end, _, _ = _compound(data, position, MAPS)
+    kind, number = _annotated(bytes(data[position:end]))
+    position = end
+    message_id, to, timestamp, position = _fields(data, position)
+    properties = None
+    if data[position + 2] == APPLICATION_PROPERTIES:
+        budget = Budget(len(data))
+        properties, position = decode_value(data, _value_at(data, position), len(data), budget)
+        if properties.__class__ is not dict:
+            raise Unusual
+    message: Message
+    body = _body(data, position, VALUE if kind == TEXT else DATA)
+    if kind == TEXT:
+        message = TextMessage(None if body is None else body.decode())
+    else:
+        message = BytesMessage()
+        message._content = bytes(body)  # type: ignore[arg-type]
+    message._body_read_only = message._properties_read_only = True
+    message._message_id = message_id_text(message_id)
+    message._timestamp = message._delivery_time = timestamp
+    message._destination = parse_address(to, number, destination) or destination
+    set_header(message, header or Header(), now_ms)
+    if properties:
+        set_properties(message, AmqpMessage(application_properties=properties))
+    return message
+
+
+def _value_at(data: bytes, position: int) -> int:
+    """Return where the value of the section at *position* begins."""
+    if data[position] != 0 or data[position + 1] != 0x53:
+        raise Unusual
+    return position + 3
+
+
+def _compound(data: bytes, position: int, constructors: tuple[int, int]) -> tuple[int, int, int]:
+    """Return where a section of a list or map ends, how many values are in it, and where the first one begins."""
+    at = _value_at(data, position) + 1
+    short, long = constructors
+    if data[at - 1] == short:
+        end, count, first = at + 1 + data[at], data[at + 1], at + 2
+    elif data[at - 1] == long:
+        size, count = _SIZES.unpack_from(data, at)
+        end, first = at + 4 + size, at + 8
+    else:
+        raise Unusual
+    if end > len(data):
+        raise Unusual
+    return end, count, first
+
+
+@lru_cache(maxsize=256)
+def _header(section: bytes) -> Header:
+    header = AmqpMessage.decode(section).header
+    if header.first_acquirer is not None:
+        raise Unusual
+    return header
+
+
+@lru_cache(maxsize=256)
+def _annotated(section: bytes) -> Annotated:
+    annotations = AmqpMessage.decode(section).message_annotations
+    kind, number = annotations.get(MSG_TYPE), annotations.get(DEST)
+    if annotations.keys() - {MSG_TYPE, DEST} or kind.__class__ is not Byte or kind not in {TEXT, BYTES}:
+        raise Unusual
+    return Annotated(kind, number)
+
+
+def _fields(data: bytes, position: int) -> tuple[str | None, str | None, int, int]:
+    """Return the id, the address and the time in the properties at *position*, and where these end."""
+    if data[position + 2] != PROPERTIES:
+        raise Unusual
+    end, count, position = _compound(data, position, LISTS)
+    if count > MOST_FIELDS:
+        raise Unusual
+    message_id = to = None
+    timestamp = 0
+    for number in range(count):
+        code = data[position]
+        position += 1
+        if code == 0x40:
+            continue
+        if code == 0xA1 and number in {0, 2}:
+            value_at = position + 1
+            position = value_at + data[position]
+            text = bytes(data[value_at:position]).decode()
+            if number == 0:
+                message_id = text
+            else:
+                to = text
+        elif code == 0x83 and number == 9:
+            (timestamp,) = _TIMESTAMP.unpack_from(data, position)
+            position += 8
+        elif number == 6 and data[position - 1 : position - 1 + len(OCTETS_SYMBOL)] == OCTETS_SYMBOL:
+            position += len(OCTETS_SYMBOL) - 1
+        else:
+            raise Unusual
+    if position != end:
+        raise Unusual
+    return message_id, to, timestamp, end
+
+
+def _body(data: bytes, position: int, section: int) -> bytes | None:
+    """Return the text or bytes of the only section of the body, which is the last of the message; None: null."""
+    value_at = _value_at(data, position)
+    code = data[value_at]
+    short, long = (0xA1, 0xB1) if section == VALUE else (0xA0, 0xB0)
+    if data[position + 2] != section:
+        raise Unusual
+    if code == 0x40 and section == VALUE and value_at + 1 == len(data):
+        return None
+    if code == short:
+        start, size = value_at + 2, data[value_at + 1]
+    elif code == long:
+        start, (size,) = value_at + 5, _SIZE.unpack_from(data, value_at + 1)
+    else:
+        raise Unusual
+    if start + size != len(data):
+        raise Unusual
+    return bytes(data[start:])

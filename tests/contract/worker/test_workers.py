@@ -526,7 +526,7 @@ def test_what_is_in_flight_is_finished_and_the_rest_goes_back(
 def test_no_message_begins_when_it_says_that_it_stops(
     factory: ConnectionFactory, shop: JMSContext, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A listener that returns as soon as it is told to is the last one, however late its connection stops."""
+    """A listener that returns as soon as its context says so is the last one, however late its connection stops."""
     began: list[str] = []
     first, second = threading.Event(), threading.Event()
     stop = Connection.stop
