@@ -131,6 +131,7 @@ def _names_if_plain(message: Message) -> list[str] | None:
 # ----------------------------------------------------------------------------------------------------------- decoding
 
 LARGEST: Final = 1 << 16  # bytes of a message that is read in one step; reading takes most of the time of larger ones
+LARGEST_SECTION: Final = 256  # bytes of a section that is remembered
 MOST_FIELDS: Final = 13  # of the properties
 LISTS: Final = 0xC0, 0xD0  # with a size of one byte, and of four
 MAPS: Final = 0xC1, 0xD1
@@ -177,10 +178,10 @@ def _decode(data: bytes, destination: Destination | None, now_ms: int) -> Messag
     header, position = None, 0
     if data[2] == HEADER:
         position, _, _ = _compound(data, 0, LISTS)
-        header = _header(bytes(data[:position]))
-    end, _, _ = _compound(data, position, MAPS)
-    kind, number = _annotated(bytes(data[position:end]))
-    position = end
+        header = _header(_short(data, 0, position))
+    start = position
+    position, _, _ = _compound(data, start, MAPS)
+    kind, number = _annotated(_short(data, start, position))
     message_id, to, timestamp, position = _fields(data, position)
     properties = None
     if data[position + 2] == APPLICATION_PROPERTIES:
@@ -194,7 +195,7 @@ def _decode(data: bytes, destination: Destination | None, now_ms: int) -> Messag
         message = TextMessage(None if body is None else body.decode())
     else:
         message = BytesMessage()
-        message._content = bytes(body)  # type: ignore[arg-type]
+        message._content = body
     message._body_read_only = message._properties_read_only = True
     message._message_id = message_id_text(message_id)
     message._timestamp = message._delivery_time = timestamp
@@ -226,6 +227,13 @@ def _compound(data: bytes, position: int, constructors: tuple[int, int]) -> tupl
     if end > len(data):
         raise Unusual
     return end, count, first
+
+
+def _short(data: bytes, start: int, end: int) -> bytes:
+    """Return the bytes of a section, which are remembered, and so may not be many."""
+    if end - start > LARGEST_SECTION:
+        raise Unusual
+    return bytes(data[start:end])
 
 
 @lru_cache(maxsize=256)

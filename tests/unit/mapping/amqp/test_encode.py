@@ -17,7 +17,7 @@ from kjms.destinations import Destination, TemporaryQueue, TemporaryTopic
 from kjms.errors import JMSException, MessageFormatException
 from kjms.mapping import decode as decode_record
 from kjms.mapping.amqp import AmqpMessage, AmqpObject, _transfer, decode, decode_transfer, encode, encode_transfer
-from kjms.mapping.amqp.sections import DATA, SEQUENCE, VALUE, Header, Properties
+from kjms.mapping.amqp.sections import DATA, SEQUENCE, VALUE, Body, Header, Properties
 from kjms.mapping.amqp.types import Byte, Char, Float, Int, Short, Symbol, UInt
 from kjms.message import register_codec, unregister_codec
 from kjms.message._values import float32
@@ -475,6 +475,15 @@ def test_most_messages_are_decoded_in_one_step(
     expected = told(decode(data))
     monkeypatch.setattr(_transfer, "decode", None)
     assert told(decode_transfer(data)) == expected
+
+
+def test_a_long_section_is_not_remembered() -> None:
+    """A client can have the gateway keep short sections only."""
+    before = _transfer._annotated.cache_info().currsize
+    annotations = {MSG_TYPE: Byte(5), Symbol("x-opt-jms-dest"): "x" * 300}
+    data = AmqpMessage(message_annotations=annotations, body=Body(VALUE, ["hi"])).encode()
+    assert outcome(decode_transfer, data, None) == outcome(decode, data, None)
+    assert _transfer._annotated.cache_info().currsize == before
 
 
 def test_what_qpid_jms_sends_is_decoded_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
