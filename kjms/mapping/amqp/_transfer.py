@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kjms.destinations import Destination
 from kjms.errors import MessageFormatException
@@ -141,13 +141,6 @@ _SIZE: Final = struct.Struct(">I")
 _SIZES: Final = struct.Struct(">II")
 
 
-class Annotated(NamedTuple):
-    """What the message annotations of most messages say: the type of the body, and the kind of the destination."""
-
-    kind: int
-    destination: Any
-
-
 class Unusual(Exception):
     """A message is not read in one step."""
 
@@ -185,8 +178,7 @@ def _decode(data: bytes, destination: Destination | None, now_ms: int) -> Messag
     message_id, to, timestamp, position = _fields(data, position)
     properties = None
     if data[position + 2] == APPLICATION_PROPERTIES:
-        budget = Budget(len(data))
-        properties, position = decode_value(data, _value_at(data, position), len(data), budget)
+        properties, position = decode_value(data, _value_at(data, position), len(data), Budget(len(data)))
         if properties.__class__ is not dict:
             raise Unusual
     message: Message
@@ -245,12 +237,13 @@ def _header(section: bytes) -> Header:
 
 
 @lru_cache(maxsize=256)
-def _annotated(section: bytes) -> Annotated:
+def _annotated(section: bytes) -> tuple[int, Any]:
+    """Return what most message annotations say, and no more: the type of the body, and the kind of the destination."""
     annotations = AmqpMessage.decode(section).message_annotations
     kind, number = annotations.get(MSG_TYPE), annotations.get(DEST)
     if annotations.keys() - {MSG_TYPE, DEST} or kind.__class__ is not Byte or kind not in {TEXT, BYTES}:
         raise Unusual
-    return Annotated(kind, number)
+    return kind, number
 
 
 def _fields(data: bytes, position: int) -> tuple[str | None, str | None, int, int]:
