@@ -18,6 +18,7 @@ __all__ = [
     "MATCH",
     "READY",
     "RELOCATE",
+    "RELOCATING",
     "RETURN",
     "SETTLE",
     "TRANSITIONS",
@@ -137,6 +138,7 @@ COMPLETED: Final = DeliveryState.COMPLETED
 DELAYED: Final = DeliveryState.DELAYED
 DISPATCHED: Final = DeliveryState.DISPATCHED
 READY: Final = DeliveryState.READY
+RELOCATING: Final = DeliveryState.RELOCATING
 UNMATCHED: Final = DeliveryState.UNMATCHED
 
 BLOCK: Final = transitions(DeliveryEvent.BLOCK)

@@ -68,7 +68,8 @@ class Batches:
     def fill(self, slot: ConsumerSlot, queue: SelectorQueue[Delivery, ConsumerSlot], most: int | None = None) -> None:
         """Dispatch to *slot* what it will ask for next, where nothing but the order of the messages decides.
 
-        That is not so with several priorities, message groups or peers.
+        That is not so with several priorities or message groups. What peers handed over is dispatched one by one: it is
+        requested as it is taken.
 
         A batch ends near a dispatch limit, unless a new one was asked for already: a slow consumer's limits stay near.
 

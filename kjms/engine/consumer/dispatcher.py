@@ -234,8 +234,8 @@ class Dispatcher:
             return None
         if slot.has_priorities:
             self.ranking.rank(is_needed=True)
-        has_batches, is_shared = self.batches.size > 0 and not self.sharing.peers, len(queue.slots) > 1
-        if queue.rotation.is_on and (slot.streak >= STREAK or not has_batches):
+        is_shared = len(queue.slots) > 1
+        if queue.rotation.is_on and (slot.streak >= STREAK or self.sharing.peers):
             queue.rotation.stop()  # one that does not wait behind others would leave them nothing
         if is_shared and not slot.batch:
             self.batches.recall()  # another consumer's, which would be older than what this one gets
@@ -248,7 +248,7 @@ class Dispatcher:
             return delivery
         if queue.waiting or queue.woken:
             queue.asks(slot)
-        if has_batches and not (is_shared or queue.waiting or slot.returned or slot.batch):
+        if self.batches.size and not (is_shared or queue.waiting or slot.returned or slot.batch):
             self.batches.fill(slot, queue)
         return delivery
 

@@ -110,8 +110,7 @@ class HandoverSupport:
         if leaving and self.handover is not None:
             self.sharing.leaving = []
             for at in range(0, len(leaving), CHUNK):  # so that each transaction takes as many as are good for it
-                chunk = leaving[at : at + CHUNK]
-                self.relocations.submit([self.handover.move(delivery, peer) for peer, delivery in chunk])
+                self.relocations.submit(self.handover.moves(leaving[at : at + CHUNK]))
 
     # What it does.
 

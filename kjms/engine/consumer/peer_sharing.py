@@ -193,7 +193,6 @@ class PeerSharing:
         Message groups stay here, and what peers handed over; so do as many messages as there are consumers, while
         these take them quickly. Return whether time alone may change what is to be shared: to be called again soon.
         """
-        self._held.batches.recall()
         pressed = []
         is_soon = False
         for queue in [queue for queue in self._held.selector_queues.values() if queue.is_busy(now)]:
@@ -201,6 +200,8 @@ class PeerSharing:
                 pressed.append(queue)
             is_soon = is_soon or now - max(queue.busy_since, queue.taken_at) < BUSY_SECONDS
         takers = [peer for peer in self.peers if peer.room(is_targeted=False)] if pressed else []
+        if takers:
+            self._held.batches.recall()
         for queue in pressed:
             self._share(queue, takers, len(queue.slots) if now - queue.taken_at < BUSY_SECONDS else 0)
         return is_soon

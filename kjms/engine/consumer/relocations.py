@@ -15,7 +15,7 @@ from kjms.engine.transactions.errors import AbortedError, LostError, OutgrownErr
 from kjms.engine.transactions.plan import Copy, Move
 from kjms.errors import JMSException
 from kjms.mapping.relocated import relocated_record
-from kjms.txn.delivery_states import COMPLETE, DISPATCHED, SETTLE
+from kjms.txn.delivery_states import COMPLETE, DISPATCHED, RELOCATING, SETTLE
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
@@ -133,12 +133,10 @@ class Relocations:
                 self._changed.notify()  # the consumer thread sends them
                 continue
             self._dispatcher.batches.recall()  # what no session has taken is copied as it is
-            chosen = (
-                [d for d in partition.settlement.fragments(share) if self._dispatcher.is_staying(d)]
-                if share < 1
-                else []
-            )
-            chosen = chosen or oldest(partition, share)
+            scattered = partition.settlement.fragments(share) if share < 1 and self._dispatcher.kept_back else []
+            chosen = [delivery for delivery in scattered if self._dispatcher.is_staying(delivery)]
+            if not chosen:  # without those that go to a peer: they are as good as gone
+                chosen = [delivery for delivery in oldest(partition, share) if delivery.state is not RELOCATING]
             if chosen:
                 self._assignment.crowding.add(partition)
                 for delivery in chosen:

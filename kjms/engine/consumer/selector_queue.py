@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from kjms.engine.consumer.rotation import Rotation
@@ -37,6 +37,10 @@ class Waiter(Protocol):
 
     wakeup: threading.Event
     taken_at: float
+
+    @property
+    def batch(self) -> Sized:
+        """Return what is dispatched to it, and was not taken by its session yet."""
 
 
 D = TypeVar("D", bound=Queued)
@@ -160,12 +164,15 @@ class SelectorQueue(Generic[D, C]):
         return max((slot.taken_at for slot in self.slots), default=0.0)
 
     def is_busy(self, now: float) -> bool:
-        """Return whether messages are ready, and none of its consumers waits *now*; note since when none does."""
+        """Return whether messages are ready, or in batches, and none of its consumers waits *now*.
+
+        Note since when none does.
+        """
         if self.waiting:
             self.busy_since = 0.0
             return False
         self.busy_since = self.busy_since or now
-        return next(iter(self), None) is not None
+        return any(slot.batch for slot in self.slots) or next(iter(self), None) is not None
 
     def is_stuck(self, now: float) -> bool:
         """Whether each of its consumers has been busy for long with the message that it took last."""

@@ -15,19 +15,21 @@ from kjms.engine.handover.transfer import (
     REQUEST_DELAY_SECONDS,
     HandoverTopics,
     TransferPartitions,
-    copier,
     moves_back,
+    moves_over,
 )
 from kjms.engine.statistics import HandoverStatistics
-from kjms.engine.transactions.plan import Move
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery
     from kjms.engine.handover.peers import Peer
     from kjms.engine.handover.ports import Consumer, PeerSharing
     from kjms.engine.handover.service import HandoverService
     from kjms.engine.kafka import KafkaError, KafkaMessage
+    from kjms.engine.transactions.plan import Move
 
 __all__ = ["Handover", "HandoverState"]
 
@@ -179,10 +181,9 @@ class Handover:
         """Record that the consumer is out of its group: it must not commit for transfer partitions any more."""
         self._transfers.drop_all()
 
-    def move(self, delivery: Delivery, peer: Peer) -> Move[Delivery]:
-        """Return the move of *delivery* to *peer*."""
-        place = self._transfers.topic, peer.transfer_partition
-        return Move(delivery, copier(lambda _: place), is_overflow=False, peer=peer, transfer_partition=place[1])
+    def moves(self, leaving: Iterable[tuple[Peer, Delivery]]) -> list[Move[Delivery]]:
+        """Return the moves of messages, each to its peer."""
+        return moves_over(self._transfers.topic, leaving)
 
     # Publishing; the caller holds the lock.
 

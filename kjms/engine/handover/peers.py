@@ -221,11 +221,9 @@ class Peer:
 
     def does_want(self, message: Message, among: Iterable[str | None] | None = None) -> bool:
         """Return whether one of its consumers, or of those with the selectors *among*, wants *message*."""
-        for text in self.wants if among is None else among:
-            selector = self.wants.get(text)
-            if (selector is None and text is None) or (selector is not None and selector.matches(message)):
-                return True
-        return False
+        wants = self.wants
+        selectors = wants.values() if among is None else [wants[text] for text in among if text in wants]
+        return any(selector is None or selector.matches(message) for selector in selectors)
 
     def wait_from(self, order: int) -> None:
         """Record that the message of *order* waits for it to have room."""
@@ -287,15 +285,16 @@ class Peers:
     def __init__(self, engine: str) -> None:
         self._engine = engine
         self._all: dict[str, Peer] = {}
+        self._others: list[Peer] = []
         self._claims: dict[int, dict[str, None]] = {}  # of each transfer partition: the engines, in the log's order
 
     def __bool__(self) -> bool:
         """Whether there are others."""
-        return len(self._all) > (self._engine in self._all)
+        return bool(self._others)
 
     def __iter__(self) -> Iterator[Peer]:
         """Return the others."""
-        return (peer for engine, peer in self._all.items() if engine != self._engine)
+        return iter(self._others)
 
     @property
     def members(self) -> list[Peer]:
@@ -329,6 +328,7 @@ class Peers:
         peer = self._all.get(engine)
         if peer is None:
             peer = self._all[engine] = Peer(engine)
+            self._changed()
         if interest.get("leaving"):
             self._forget(engine)
             return peer, []
@@ -371,11 +371,15 @@ class Peers:
 
     def _forget(self, engine: str) -> None:
         peer = self._all.pop(engine)
+        self._changed()
         peer.on(PeerEvent.LEFT)
         peer.wants = {}
         peer.transfer_partition = NONE
         self._withdraw(peer, peer.claimed)
         peer.claimed = frozenset()
+
+    def _changed(self) -> None:
+        self._others = [peer for engine, peer in self._all.items() if engine != self._engine]
 
     def _withdraw(self, peer: Peer, numbers: Iterable[int]) -> None:
         for number in numbers:

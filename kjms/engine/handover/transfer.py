@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine.handover.peers import NONE, Peers
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kjms.engine.handover.peers import Peer
     from kjms.engine.handover.ports import Consumer, Topics
 
-__all__ = ["REQUEST_DELAY_SECONDS", "HandoverTopics", "TransferPartitions", "copier", "moves_back"]
+__all__ = ["REQUEST_DELAY_SECONDS", "HandoverTopics", "TransferPartitions", "moves_back", "moves_over"]
 
 _log = logging.getLogger("kjms.handover")
 
@@ -276,11 +276,28 @@ def moves_back(consumer: Consumer, deliveries: Sequence[Delivery]) -> list[Move[
         consumer.overflow.ensure(number)
         return consumer.overflow.topic, number
 
-    copy = copier(place)
+    copy = _copier(place)
     return [Move(each, copy, is_overflow=False) for each in deliveries]
 
 
-def copier(place: Callable[[Delivery], tuple[str, int]]) -> Callable[[Delivery, int], Copy]:
+def moves_over(topic: str, leaving: Iterable[tuple[Peer, Delivery]]) -> list[Move[Delivery]]:
+    """Return the moves of deliveries, each to the transfer partition of its peer in *topic*."""
+    copiers: dict[int, Callable[[Delivery, int], Copy]] = {}
+    moves: list[Move[Delivery]] = []
+    for peer, delivery in leaving:
+        number = peer.transfer_partition
+        copy = copiers.get(number)
+        if copy is None:
+            copy = copiers[number] = _copier_to((topic, number))
+        moves.append(Move(delivery, copy, is_overflow=False, peer=peer, transfer_partition=number))
+    return moves
+
+
+def _copier_to(place: tuple[str, int]) -> Callable[[Delivery, int], Copy]:
+    return _copier(lambda _: place)
+
+
+def _copier(place: Callable[[Delivery], tuple[str, int]]) -> Callable[[Delivery, int], Copy]:
     """Return what makes the copy of a delivery for where *place* says.
 
     It takes no lock: the dispatcher has let the message go, so nothing happens to it before it is moved.

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from kjms.destinations import Queue
+from kjms.engine.consumer.assignment import Assignment
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import AssignedPartition, Delivery
 from kjms.engine.consumer.dispatcher import Dispatcher
 from kjms.engine.consumer.peer_sharing import BUSY_SECONDS
+from kjms.engine.consumer.relocations import Relocations
 from kjms.engine.consumer.selector_queue import STUCK_SECONDS
 from kjms.engine.handover.peers import CROWDED_WINDOWS, TARGETED, Peers
-from tests.unit.engine.records import EMPTY, Record, arrive, partition_from
+from kjms.engine.transactions.plan import Move
+from kjms.selector import parse_selector
+from tests.unit.engine.records import EMPTY, Record, Source, arrive, partition_from
 
 
 def test_who_is_busy_shares_and_who_waits_does_not() -> None:
@@ -216,3 +221,68 @@ def test_who_has_no_room_for_all_gets_some_and_leaves_the_others() -> None:
     dispatcher.sharing.offer(other, wants, is_new=True)
     assert [delivery.offset for _, delivery in dispatcher.sharing.leaving] == [0, 1]
     assert [delivery.offset for delivery in dispatcher.unmatched] == [2, 3, 4]
+
+
+def test_a_batch_goes_back_only_where_a_peer_has_room_for_it() -> None:
+    """A consumer with peers takes batches, too; a peer gets what lies in one that a busy consumer has."""
+    source = Source(30)
+    slot, sharing = source.slot(), source.dispatcher.sharing
+    sharing.peers = peers = Peers("we")
+    asks = {"engine": "they", "lease": 10, "partition": 0, "partitions": [0], "selectors": [None]}
+    peers.apply({**asks, "credit": 0}, 0.0)
+    first = slot.poll()
+    assert first is not None
+    assert len(slot.batch) == 10
+    slot.took(first, 1.0)
+    assert sharing.share(1.0)
+    sharing.share(1.0 + BUSY_SECONDS)
+    assert (len(slot.batch), sharing.leaving) == (10, [])
+    peers.apply({**asks, "credit": 12}, 0.0)
+    sharing.share(1.0 + BUSY_SECONDS)
+    assert not slot.batch
+    assert [delivery.offset for _, delivery in sharing.leaving] == list(range(1, 13))
+    assert [delivery.offset for delivery in (slot.poll() for _ in range(17)) if delivery] == list(range(13, 30))
+
+
+def test_a_queue_whose_messages_are_all_in_a_batch_is_busy() -> None:
+    """What lies in a batch waits for its consumer as what is ready does: a peer that comes gets it."""
+    source = Source(5)
+    slot, sharing = source.slot(), source.dispatcher.sharing
+    sharing.peers = peers = Peers("we")
+    slot.took(slot.poll(), 1.0)
+    assert source.dispatcher.held == 0
+    assert sharing.share(1.0)
+    peers.apply({"engine": "they", "lease": 10, "partition": 0, "partitions": [0], "credit": 9, "selectors": [None]}, 0)
+    sharing.share(1.0 + BUSY_SECONDS)
+    assert [delivery.offset for _, delivery in sharing.leaving] == [1, 2, 3, 4]
+
+
+def test_what_goes_to_a_peer_is_not_relocated_as_well() -> None:
+    """A settlement that gets too large loses messages that no one gets, not those that are on their way to a peer."""
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
+    partition, unused = partition_from(0), cast("Any", None)
+    slot = ConsumerSlot(unused, parse_selector("n = 0 OR n = 2 OR n = 4 OR n = 6 OR n = 8"), threading.Event())
+    dispatcher.join(slot)
+    dispatcher.sharing.peers = peers = Peers("we")
+    wants = {"engine": "they", "lease": 10, "partition": 0, "partitions": [0], "credit": 9, "fast": True}
+    peers.apply({**wants, "selectors": ["n = 1 OR n = 3 OR n = 5"]}, 0.0)
+    arrive(dispatcher, partition, 9)
+    while (taken := dispatcher.take(slot)) is not None:
+        partition.settlement.settle(taken.offset)
+    assert [delivery.offset for _, delivery in dispatcher.sharing.leaving] == [1, 3, 5]
+    assignment = Assignment("q", "t", "t.overflow", "g", "we", dispatcher)
+    assignment.add(partition)
+    relocated: list[int] = []
+
+    def submit(_: object, moves: list[Move[Delivery]]) -> None:
+        relocated.extend(move.delivery.offset for move in moves)
+
+    overflow = SimpleNamespace(relocator=SimpleNamespace(submit=submit))
+    lock = threading.RLock()
+    relocations = Relocations(
+        assignment, unused, unused, dispatcher, unused, cast("Any", overflow), lock, threading.Condition(lock), unused
+    )
+    relocations.make_room([partition], 0.5)  # the oldest half: they make room without that
+    assert (relocated, assignment.crowding) == ([], set())
+    relocations.make_room([partition], 1.0)
+    assert (relocated, assignment.crowding) == ([7], {partition})
