@@ -109,7 +109,7 @@ class AssignedPartition:
         settlement = self.settlement
         if self.requested_limit > settlement.dispatch_limit:
             return True
-        return settlement.position > settlement.dispatch_limit and settlement.dispatched >= self.extend_at
+        return settlement.position > settlement.dispatch_limit and settlement.dispatched > self.extend_at
 
     def statistics(self) -> PartitionStatistics:
         """Return what is settled of it; the caller holds the group consumer's lock."""
