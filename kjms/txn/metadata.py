@@ -24,12 +24,11 @@ import base64
 import binascii
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from operator import sub
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
-__all__ = ["LIMIT", "DamagedStateError", "History", "NewerStateError", "State", "read_state", "write_state"]
+__all__ = ["LIMIT", "DamagedStateError", "History", "NewerStateError", "Runs", "State", "read_state", "write_state"]
 
 LIMIT: Final = 4_000  # characters; brokers refuse metadata of over 4,096 bytes by default
 VERSION: Final = 1
@@ -62,6 +61,49 @@ class History(NamedTuple):
     uncounted: int = 0
     due: int = 0
     failed: int = 0
+
+
+class Runs(Sequence["tuple[int, int]"]):
+    """Rising, disjoint runs of offsets, each as a pair: the first, and one past the last.
+
+    They are kept in two lists: there may be thousands for every commit, and the garbage collector looks at each tuple.
+
+    Args:
+        firsts: Where each run begins.
+        pasts: And the offset after its last.
+
+    >>> Runs([7, 9], [8, 12])
+    [(7, 8), (9, 12)]
+    """
+
+    __slots__ = ("firsts", "pasts")
+
+    def __init__(self, firsts: list[int], pasts: list[int]) -> None:
+        self.firsts = firsts
+        self.pasts = pasts
+
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.firsts, self.pasts, strict=True)
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[int, int]: ...
+    @overload
+    def __getitem__(self, at: slice) -> Runs: ...
+    def __getitem__(self, at: int | slice) -> tuple[int, int] | Runs:
+        if isinstance(at, slice):
+            return Runs(self.firsts[at], self.pasts[at])
+        return self.firsts[at], self.pasts[at]
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment] # it changes
+
+    def __repr__(self) -> str:
+        return repr(list(self))
 
 
 class State(NamedTuple):
@@ -119,8 +161,12 @@ def write_state(state: State, topic_id: str = "-", engine: str = "-") -> str:
 
 def _numbers(state: State) -> tuple[list[int], list[int], list[int]]:
     """Return what is written: what comes before the runs, the runs, and what follows them."""
-    ends = [state.committed_offset, *chain.from_iterable(state.runs)]
-    runs = [*map(sub, ends[1:], ends)]  # how far each run begins behind the one before, and how long it is
+    runs = state.runs
+    if not isinstance(runs, Runs):
+        runs = Runs([first for first, _ in runs], [past for _, past in runs])
+    ends = [state.committed_offset] * (2 * len(runs) + 1)
+    ends[1::2], ends[2::2] = runs.firsts, runs.pasts
+    distances = [*map(sub, ends[1:], ends)]  # how far each run begins behind the one before, and how long it is
     rest = [max(state.known - ends[-1], 0), len(state.histories)]
     last = state.committed_offset
     for offset in sorted(state.histories):
@@ -135,7 +181,7 @@ def _numbers(state: State) -> tuple[list[int], list[int], list[int]]:
     if earliest:
         rest.append(earliest)
         rest += (max(state.histories[offset].failed - earliest + 1, 0) for offset in sorted(state.histories))
-    return [max(state.dispatch_limit - state.committed_offset, 0), len(state.runs)], runs, rest
+    return [max(state.dispatch_limit - state.committed_offset, 0), len(runs)], distances, rest
 
 
 def _bytes(numbers: list[int]) -> bytes:

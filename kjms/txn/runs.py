@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from operator import sub
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ class UnsettledRuns:
 
     def remove_each(self, offsets: Collection[int]) -> None:
         """Take *offsets*, which are in runs, out of them."""
-        left = self.without(offsets)
-        self.firsts, self.pasts = [first for first, _ in left], [past for _, past in left]
+        self.firsts, self.pasts = self.without(offsets)
 
     def holds(self, offset: int) -> bool:
         """Tell whether *offset* is in a run."""
@@ -89,72 +89,70 @@ class UnsettledRuns:
                 return
             yield from range(first, min(past, low))
 
-    def without(self, settled: Collection[int]) -> list[Run]:
-        """Return the runs without the offsets *settled*."""
-        gone = set(settled)
-        whole = [run for run in self if run[0] not in gone or run[1] - run[0] > 1]
-        if len(self.firsts) - len(whole) == len(gone):  # most are runs of one offset, where there are many
-            return whole
-        left, runs = sorted(gone, reverse=True), list[Run]()
-        for first, past in whole:
-            begin = first
+    def without(self, settled: Collection[int]) -> tuple[list[int], list[int]]:
+        """Return the runs without the offsets *settled*: where each begins, and the offset after its last."""
+        gone, firsts, pasts = set(settled), self.firsts, self.pasts
+        whole = [at for at, first in enumerate(firsts) if first not in gone or pasts[at] - first > 1]
+        if len(firsts) - len(whole) == len(gone):  # most are runs of one offset, where there are many
+            return [firsts[at] for at in whole], [pasts[at] for at in whole]
+        left = sorted(gone, reverse=True)
+        begins: list[int] = []
+        ends: list[int] = []
+        for at in whole:
+            begin, past = firsts[at], pasts[at]
             while left and left[-1] < past:
                 offset = left.pop()
                 if offset >= begin:
                     if offset > begin:
-                        runs.append((begin, offset))
+                        begins.append(begin)
+                        ends.append(offset)
                     begin = offset + 1
             if begin < past:
-                runs.append((begin, past))
-        return runs
+                begins.append(begin)
+                ends.append(past)
+        return begins, ends
 
     def end(self, top: int) -> int:
         """Return *top*, or where the run begins that reaches it: nothing is settled from there on."""
         at = -1 if self._gaps else bisect_left(self.firsts, top) - 1
         return self.firsts[at] if at >= 0 and self.pasts[at] >= top else top
 
-    def below(self, top: int, settled: Collection[int]) -> tuple[list[Run], int | None]:
-        """Return the runs below *top* without *settled*, and the first offset where all of them lie beyond *top*."""
-        if settled:
-            runs = self.without(settled)
-            count = bisect_left(runs, (top,))
-        else:  # there may be a thousand, for every message that is acknowledged
-            count = bisect_left(self.firsts, top)
-            runs = list(zip(self.firsts[: count + 1], self.pasts[: count + 1], strict=True))
-        if not count and runs:
-            return [], runs[0][0]
-        del runs[count:]
-        if runs and runs[-1][1] > top:
-            runs[-1] = runs[-1][0], top
-        return self._joined(runs) if self._gaps else runs, None
+    def below(self, top: int, settled: Collection[int]) -> tuple[list[int], list[int], int | None]:
+        """Return the runs below *top* without *settled*, and the first offset where all of them lie beyond *top*.
 
-    def _joined(self, runs: Iterable[Run]) -> list[Run]:
-        """Return *runs*, those together that only holes of the log part."""
-        joined: list[Run] = []
-        for first, past in runs:
-            is_joined = bool(joined) and self._gaps.get(joined[-1][1]) == first
-            joined.append((joined.pop()[0] if is_joined else first, past))
-        return joined
-
-    def pieces(self, top: int) -> list[tuple[int, int, int]]:
-        """Return the runs that begin below *top*, those together that only holes of the log part.
-
-        Of each piece: how many offsets it has, and the numbers of its first run, and of the one after its last.
+        Of the runs: where each begins, and the offset after its last. Those are one that only holes of the log part.
         """
-        firsts, pasts, gaps = self.firsts, self.pasts, self._gaps
-        found: list[tuple[int, int, int]] = []
-        for at in range(bisect_left(firsts, top)):
-            length, begin = pasts[at] - firsts[at], at
-            if found and gaps.get(pasts[at - 1]) == firsts[at]:
-                before, begin, _ = found.pop()
-                length += before
-            found.append((length, begin, at + 1))
-        return found
+        firsts, pasts = self.without(settled) if settled else (self.firsts, self.pasts)
+        count = bisect_left(firsts, top)
+        if not count and firsts:
+            return [], [], firsts[0]
+        firsts, pasts = firsts[:count], pasts[:count]
+        if count and pasts[-1] > top:
+            pasts[-1] = top
+        if self._gaps:
+            begins = self._begins(firsts, pasts)
+            firsts, pasts = [firsts[at] for at in begins], [pasts[at - 1] for at in (*begins[1:], count) if at]
+        return firsts, pasts, None
 
-    def offsets(self, begin: int, end: int) -> Iterator[int]:
-        """Return the offsets of the runs of the numbers from *begin* to *end*, rising."""
-        for at in range(begin, end):
-            yield from range(self.firsts[at], self.pasts[at])
+    def shortest(self, top: int, share: float) -> Iterator[list[int]]:
+        """Return the offsets of the shortest *share* of the pieces below *top*.
+
+        A piece is one run, or several that only holes of the log part.
+        """
+        count = bisect_left(self.firsts, top)
+        firsts, pasts = self.firsts[:count], self.pasts[:count]
+        lengths = [*map(sub, pasts, firsts)]
+        begins = self._begins(firsts, pasts) if self._gaps else range(count)
+        ends = [*begins[1:], count]
+        if self._gaps:
+            lengths = [sum(lengths[begin:end]) for begin, end in zip(begins, ends, strict=True)]
+        for number in sorted(range(len(begins)), key=lengths.__getitem__)[: max(1, int(len(begins) * share))]:
+            yield [offset for at in range(begins[number], ends[number]) for offset in range(firsts[at], pasts[at])]
+
+    def _begins(self, firsts: Sequence[int], pasts: Sequence[int]) -> Sequence[int]:
+        """Return the numbers of the runs that not only a hole of the log parts from the one before."""
+        gaps = self._gaps
+        return [at for at, first in enumerate(firsts) if not at or gaps.get(pasts[at - 1]) != first]
 
     def forget_gaps(self, low: int) -> None:
         """Forget holes up to *low*, where there are many."""

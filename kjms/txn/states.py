@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
-from kjms.txn.metadata import History, State
+from kjms.txn.metadata import History, Runs, State
 from kjms.txn.runs import RestoredState, UnsettledRuns
 
 __all__ = ["NEVER", "PartitionSettlement", "Snapshot"]
@@ -339,15 +339,18 @@ class PartitionSettlement(Generic[T]):
             settled: Offsets to be written as settled, though they are not yet: they will be in the same transaction.
         """
         top, firsts = self._top(settled), self._unsettled.firsts
-        runs: list[tuple[int, int]]
+        begins: list[int] = []
+        ends: list[int] = []
         if not settled and firsts and firsts[0] >= top:  # as where each message is settled before the next one
-            runs, committed_offset = [], firsts[0]
+            committed_offset = firsts[0]
         else:
             if not settled:
                 top = self._unsettled.end(top)
-            runs, committed_offset = self._collect(top, settled)
-        while runs and runs[-1][1] >= top:
-            top = runs.pop()[0]  # what is unsettled at the end needs no saying
+            begins, ends, committed_offset = self._collect(top, settled)
+        while ends and ends[-1] >= top:
+            top = begins.pop()  # what is unsettled at the end needs no saying
+            ends.pop()
+        runs: Sequence[tuple[int, int]] = Runs(begins, ends) if begins else []
         dispatch_limit = max(self._restored.dispatch_limit, self.dispatched + window if window else 0, committed_offset)
         histories: dict[int, History] = {}
         if self._histories:
@@ -362,11 +365,11 @@ class PartitionSettlement(Generic[T]):
         top = max(self.dispatched, self._restored.known, self._done)
         return max(top, max(settled) + 1) if settled else top
 
-    def _collect(self, top: int, settled: Collection[int]) -> tuple[list[tuple[int, int]], int]:
-        """Return the runs of unsettled offsets below *top*, and the committed offset."""
-        runs, first = self._unsettled.below(top, settled)
+    def _collect(self, top: int, settled: Collection[int]) -> tuple[list[int], list[int], int]:
+        """Return where runs of unsettled offsets below *top* begin, and where they end, and the committed offset."""
+        begins, ends, first = self._unsettled.below(top, settled)
         if first is not None:
-            return runs, first
+            return begins, ends, first
         self._unsettled.forget_gaps(self.committed_offset)
         unread = [*self._restored.beyond(self.position)]
         start = max(self.position, self._restored.known)
@@ -375,9 +378,12 @@ class PartitionSettlement(Generic[T]):
             start = offset + 1
         for begin, past in (*unread, (start, top)):
             if begin < past:
-                joined = runs.pop()[0] if runs and runs[-1][1] == begin else begin
-                runs.append((joined, past))
-        return runs, runs[0][0] if runs else max(top, self.position)
+                if ends and ends[-1] == begin:
+                    ends[-1] = past
+                else:
+                    begins.append(begin)
+                    ends.append(past)
+        return begins, ends, begins[0] if begins else max(top, self.position)
 
     def committed(self, snapshot: Snapshot) -> None:
         """Note that Kafka has *snapshot*."""
@@ -405,11 +411,10 @@ class PartitionSettlement(Generic[T]):
 
         A run of which messages are evicted is left out: it would not go away with the others.
         """
-        unsettled, messages = self._unsettled, self._open
-        pieces = sorted(unsettled.pieces(self._top()))
+        messages = self._open
         found: list[T] = []
-        for _, at, past in pieces[: max(1, int(len(pieces) * share))]:
-            piece = [messages.get(offset) for offset in unsettled.offsets(at, past)]
+        for offsets in self._unsettled.shortest(self._top(), share):
+            piece = [messages.get(offset) for offset in offsets]
             if None not in piece:
                 found += cast("list[T]", piece)
         return found
