@@ -149,28 +149,36 @@ class PartitionSettlement(Generic[T]):
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether what is read next was read before, here or by the previous owner."""
-        return self.position < self._restored.known or self._reread < self.position
+        """Whether some of what is read next is known: read before, here or by the previous owner, or placed."""
+        return self.position < self._restored.known or self._reread < self.position or self.is_behind
 
-    def skip_settled(self, least: int, margin: int = 0) -> int | None:
-        """Return from where to read on, past the settled offsets that come next; None: fewer than *least* come.
+    def skip_known(self, least: int, margin: int = 0) -> int | None:
+        """Return from where to read on, past the settled or placed offsets that come next; None: fewer than *least* do.
 
         Reading continues there: what is passed over counts as read.
 
         Args:
-            least: How many settled offsets are worth it.
+            least: How many offsets are worth it.
             margin: So many of those that the previous owner settled are read all the same, the last ones.
         """
         start = min(self._reread, self.position)
         evicted = self._unsettled.next_from(start) if self.evicted else None
         target = self.position if evicted is None else min(evicted, self.position)
         if target == self.position:
-            target = max(self._restored.next_from(target) - margin, target)  # what was placed is beyond that
+            target = max(self._restored.next_from(target) - margin, target)
+        if target == self.position:  # what was placed is beyond all that
+            while target in self._ahead:
+                target += 1
         if target - start < least:
             return None
         if self._reread != NOWHERE:
             self._reread = target
         if target > self.position:
+            for offset in range(self.position, target) if self.position in self._ahead else ():
+                placed = self._ahead.pop(offset)
+                if placed is not None:  # as where it is read
+                    self._open[offset] = placed
+                    self._unsettled.add(offset, offset + 1)
             self.position = target
             self.version += 1
         return target

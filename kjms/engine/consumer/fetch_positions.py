@@ -225,8 +225,12 @@ class FetchPositions:
 
     # What is settled is passed over, and what is evicted is read again.
 
-    def skip_settled(self, consumer: ConsumerPort) -> None:
-        """Fetch on behind the long runs of settled messages that come next; wait for the client's `turn`."""
+    def placed(self, partition: AssignedPartition) -> None:
+        """Note that messages which are here already were placed in *partition*; the caller holds the lock."""
+        self._catching_up.add(partition)
+
+    def skip_known(self, consumer: ConsumerPort) -> None:
+        """Fetch on behind the long runs of settled or placed messages that come next; wait for the client's `turn`."""
         if not self._catching_up:
             return
         with self._client.turn:
@@ -235,7 +239,7 @@ class FetchPositions:
                 self._catching_up = {p for p in self._catching_up if p.is_held and p.settlement.is_catching_up}
                 for partition in self._catching_up:
                     margin = self._look_back if partition.topic == self._assignment.topic else 0
-                    offset = partition.settlement.skip_settled(LONG_RUN, margin)
+                    offset = partition.settlement.skip_known(LONG_RUN, margin)
                     if offset is not None:
                         places.append(TopicPartition(partition.topic, partition.number, offset))
             self._fetch_from(consumer, places)

@@ -195,7 +195,7 @@ class GroupConsumer:
             if room > 1:
                 records += consumer.consume(room - 1, 0)
         self._arrived(records)
-        self._fetch.skip_settled(consumer)
+        self._fetch.skip_known(consumer)
 
     def _wait_for_space(self, consumer: ConsumerPort) -> None:
         """Wait until consumers have taken half of what is ready; meanwhile stay a member of the group."""

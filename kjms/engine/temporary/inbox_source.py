@@ -162,7 +162,16 @@ class InboxSource:
             assignment, client, dispatcher, in_flight, lock, changed, lambda: None, lambda _partitions, _share: None
         )
         self.relocations = Relocations(
-            assignment, client, committer, dispatcher, in_flight, overflow, lock, changed, lambda _number: None
+            assignment,
+            client,
+            committer,
+            dispatcher,
+            in_flight,
+            overflow,
+            lock,
+            changed,
+            lambda _number: None,
+            lambda _partition: None,
         )
         self.overflow = overflow
         self._inbox = inbox

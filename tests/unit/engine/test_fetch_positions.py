@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -66,7 +66,7 @@ class Fetching:
         return partition
 
     def skip(self) -> list[tuple[str, int, int]]:
-        self.fetch.skip_settled(self)  # type: ignore[arg-type]
+        self.fetch.skip_known(self)  # type: ignore[arg-type]
         starts, self.starts = self.starts, []
         return sorted(starts)
 
@@ -97,6 +97,21 @@ def test_what_tells_duplicates_is_fetched(topic: str, start: int) -> None:
     fetching = Fetching(look_back=100)
     fetching.hold(topic, 0, State(0, 0, (), FAR))
     assert fetching.skip() == [(topic, 0, start)]
+
+
+def test_copies_of_messages_that_are_here_are_not_fetched() -> None:
+    """Fetching continues behind a long run of them once the first one was read."""
+    fetching = Fetching()
+    partition = fetching.hold("q.overflow", 0, State(0, 0, (), 0))
+    assert fetching.skip() == []
+    for offset in range(1, LONG_RUN + 2):
+        partition.settlement.place(offset, cast("Any", object()))
+    fetching.fetch.placed(partition)
+    assert fetching.skip() == []
+    assert not partition.settlement.read(1, cast("Any", object()))
+    assert fetching.skip() == [("q.overflow", 0, LONG_RUN + 2)]
+    assert fetching.skip() == []
+    assert partition.settlement.unsettled == LONG_RUN + 1
 
 
 def test_a_partition_that_was_given_up_is_left_alone() -> None:

@@ -277,11 +277,10 @@ def test_what_goes_to_a_peer_is_not_relocated_as_well() -> None:
     def submit(_: object, moves: list[Move[Delivery]]) -> None:
         relocated.extend(move.delivery.offset for move in moves)
 
-    overflow = SimpleNamespace(relocator=SimpleNamespace(submit=submit))
     lock = threading.RLock()
-    relocations = Relocations(
-        assignment, unused, unused, dispatcher, unused, cast("Any", overflow), lock, threading.Condition(lock), unused
-    )
+    overflow: Any = SimpleNamespace(relocator=SimpleNamespace(submit=submit))
+    changed = threading.Condition(lock)
+    relocations = Relocations(assignment, unused, unused, dispatcher, unused, overflow, lock, changed, unused, unused)
     relocations.make_room([partition], 0.5)  # the oldest half: they make room without that
     assert (relocated, assignment.crowding) == ([], set())
     relocations.make_room([partition], 1.0)

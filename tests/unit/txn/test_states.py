@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -77,13 +79,13 @@ class Owners(RuleBasedStateMachine):
             position = offset + 1
 
     @rule(least=st.integers(1, 4), margin=st.integers(0, 2))
-    def skip_settled(self, least: int, margin: int) -> None:
+    def skip_known(self, least: int, margin: int) -> None:
         self.skip(least, margin)
 
     def skip(self, least: int, margin: int = 0) -> int | None:
         """Pass over what is settled: nothing that is not, and not the last of what the previous owner settled."""
         position = self.owner.position
-        target = self.owner.skip_settled(least, margin)
+        target = self.owner.skip_known(least, margin)
         if target is not None and target > position:
             passed = {offset for offset in self.log[self.next :] if offset < target}
             assert passed <= self.durable
@@ -258,20 +260,20 @@ def test_long_settled_runs_are_passed_over() -> None:
     """What the previous owner settled is not read again, where there is much of it; what lies between is."""
     state = State(0, 0, ((0, 2), (5, 6), (100, 101)), 500, {100: History(2)})
     settlement: PartitionSettlement[str] = PartitionSettlement(state)
-    assert settlement.skip_settled(10) is None
+    assert settlement.skip_known(10) is None
     for offset in (0, 1):
         settlement.read(offset, "a")
-    assert settlement.skip_settled(10) is None  # three alone
+    assert settlement.skip_known(10) is None  # three alone
     for offset in range(2, 10):
         assert settlement.read(offset, "a") == (offset == 5)
-    assert settlement.skip_settled(10) == 100
+    assert settlement.skip_known(10) == 100
     assert settlement.read(100, "a")
     assert settlement.history(100) == History(2)
     assert settlement.is_catching_up
-    assert settlement.skip_settled(10, margin=50) == 450
-    assert settlement.skip_settled(10, margin=50) is None
+    assert settlement.skip_known(10, margin=50) == 450
+    assert settlement.skip_known(10, margin=50) is None
     assert not settlement.read(450, "a")
-    assert settlement.skip_settled(10) == 500
+    assert settlement.skip_known(10) == 500
     assert not settlement.is_catching_up
     settlement.settle(1)
     assert settlement.snapshot().state.runs == [(0, 1), (5, 6), (100, 101)]  # what was passed over is no hole
@@ -282,7 +284,7 @@ def test_what_is_settled_is_passed_over_where_messages_are_read_again() -> None:
     """Reading again goes from what is evicted to what is evicted, and from the last to where reading was."""
     settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, ((0, 1),), 1_000))
     settlement.read(0, "a")
-    assert settlement.skip_settled(10) == 1_000
+    assert settlement.skip_known(10) == 1_000
     for offset in range(1_000, 1_100):
         settlement.read(offset, "a")
         settlement.settle(offset) if offset != 1_050 else None
@@ -291,9 +293,9 @@ def test_what_is_settled_is_passed_over_where_messages_are_read_again() -> None:
     assert settlement.reread_from(0) == 0
     assert settlement.is_catching_up
     assert settlement.read(0, "a")
-    assert settlement.skip_settled(10) == 1_050
+    assert settlement.skip_known(10) == 1_050
     assert settlement.read(1_050, "a")
-    assert settlement.skip_settled(10) == 1_100
+    assert settlement.skip_known(10) == 1_100
     assert settlement.read(1_100, "a")
     assert not settlement.is_catching_up
 
@@ -321,6 +323,29 @@ def test_holes_between_settled_messages_are_settled() -> None:
     assert settlement.snapshot().state.known == 12
     settlement.settle(0)
     assert settlement.committed_offset == 12
+
+
+@pytest.mark.parametrize("settled", [(), (13,), (12, 13, 14), (19,), range(12, 20)])
+def test_placed_messages_are_passed_over_as_if_they_were_read(settled: Sequence[int]) -> None:
+    """From the first of them on that was read: what stands before it may be another process's message."""
+    reading, passing = (PartitionSettlement[object](State(10, 10, (), 10)) for _ in range(2))
+    for each in (reading, passing):
+        for offset in range(11, 20):
+            each.place(offset, f"moved to {offset}")
+        for offset in settled:
+            each.settle(offset)
+        assert each.is_catching_up
+        assert each.skip_known(5) is None
+        assert not each.read(11, "as it was read")
+    for offset in range(12, 20):
+        assert not reading.read(offset, "as it was read")
+    assert passing.skip_known(9) is None
+    assert passing.skip_known(8) == 20
+    for each in (reading, passing):
+        assert not each.is_catching_up
+        assert each.read(21, "a new one")
+    assert passing.snapshot(64).state == reading.snapshot(64).state
+    assert [*passing.messages()] == [*reading.messages()]
 
 
 def test_what_is_dispatched_in_order_needs_a_mark_and_no_runs() -> None:
@@ -721,7 +746,7 @@ def test_each_settled_record_that_is_read_is_to_be_committed() -> None:
         settlement.committed_version = settlement.version
         committed.add(settlement.version)
     for target in (20, 40):
-        assert settlement.skip_settled(1, margin=40 - target) == target
+        assert settlement.skip_known(1, margin=40 - target) == target
         assert settlement.is_dirty
         assert settlement.version not in committed
         settlement.committed_version = settlement.version
