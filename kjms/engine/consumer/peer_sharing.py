@@ -207,7 +207,9 @@ class PeerSharing:
         return is_soon
 
     def _share(self, queue: SelectorQueue[Delivery, ConsumerSlot], takers: list[Peer], own: int) -> None:
-        for delivery in itertools.islice(queue, own, own + self._limit):
+        """Let *takers* have the oldest of *queue*, but not the last *own*: who gets these later gets them in order."""
+        ready = [*itertools.islice(queue, self._limit + own)]
+        for delivery in ready[: len(ready) - own]:
             if not takers:
                 return
             if delivery.group is not None or delivery.partition.is_transfer:

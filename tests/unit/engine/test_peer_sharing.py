@@ -43,15 +43,26 @@ def test_who_is_busy_shares_and_who_waits_does_not() -> None:
     slot.taken_at = 1.0 + BUSY_SECONDS / 2
     assert dispatcher.sharing.share(1.0 + BUSY_SECONDS)
     assert [delivery.offset for _, delivery in dispatcher.sharing.leaving] == [
+        0,
         1,
         3,
-        4,
-    ]  # one is left, and what is in a group
+    ]  # the last one is left, and what is in a group
     assert not dispatcher.sharing.share(2.0)
     assert len(dispatcher.sharing.leaving) == 3  # there is no more room
     taken = [dispatcher.take(slot) for _ in range(7)]
-    assert [delivery.offset for delivery in taken if delivery is not None] == [0, 2, 5, 6, 7, 8, 9]
+    assert [delivery.offset for delivery in taken if delivery is not None] == [2, 4, 5, 6, 7, 8, 9]
     assert dispatcher.held == 0
+
+
+def test_a_peer_gets_messages_in_order_while_consumers_here_get_busier() -> None:
+    """What is left for a consumer that was quick goes to the peer later, and is no older than what that one has."""
+    dispatcher, slot, partition = shared_dispatcher(room=10)
+    arrive(dispatcher, partition, 5)
+    slot.took(dispatcher.take(slot), 1.0)
+    dispatcher.sharing.share(1.0 - BUSY_SECONDS)
+    dispatcher.sharing.share(1.0)  # it took its message just now
+    dispatcher.sharing.share(1.0 + BUSY_SECONDS)  # it is still busy with that
+    assert [delivery.offset for _, delivery in dispatcher.sharing.leaving] == [1, 2, 3, 4]
 
 
 def test_busy_consumers_keep_nothing_that_others_have_time_for() -> None:
