@@ -225,12 +225,9 @@ class FetchPositions:
 
     # What is settled is passed over, and what is evicted is read again.
 
-    def placed(self, partition: AssignedPartition) -> None:
-        """Note that messages which are here already were placed in *partition*; the caller holds the lock."""
-        self._catching_up.add(partition)
-
     def skip_known(self, consumer: ConsumerPort) -> None:
         """Fetch on behind the long runs of settled or placed messages that come next; wait for the client's `turn`."""
+        self._catching_up.update(p for p in list(self._assignment) if p.settlement.is_behind)
         if not self._catching_up:
             return
         with self._client.turn:

@@ -131,16 +131,7 @@ class KafkaSource:
             make_room=lambda each, share: self.relocations.make_room(each, share),  # noqa: PLW0108 - likewise
         )
         self.relocations = relocations = Relocations(
-            assignment,
-            client,
-            committer,
-            dispatcher,
-            in_flight,
-            overflow,
-            lock,
-            changed,
-            fetch.open_overflow,
-            fetch.placed,
+            assignment, client, committer, dispatcher, in_flight, overflow, lock, changed, fetch.open_overflow
         )
         transfers = TransferReading(
             config,

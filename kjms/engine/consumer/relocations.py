@@ -51,7 +51,6 @@ class Relocations:
         lock: The lock of the source.
         changed: Its condition: the consumer thread waits for it.
         open_overflow: Makes sure that a partition of the overflow topic is read here.
-        placed: Called, with the lock, where a partition has copies of messages that are here.
 
     Attributes:
         waits_seconds: For how many seconds a rebalance waits until sessions have settled what they have.
@@ -68,7 +67,6 @@ class Relocations:
         lock: threading.RLock,
         changed: threading.Condition,
         open_overflow: Callable[[int], None],
-        placed: Callable[[AssignedPartition], None],
     ) -> None:
         self.client = client
         self.committer = committer
@@ -79,7 +77,6 @@ class Relocations:
         self._lock = lock
         self._changed = changed
         self._open_overflow = open_overflow
-        self._placed = placed
         self.waits_seconds = 0.0
 
     def __repr__(self) -> str:
@@ -291,7 +288,6 @@ class Relocations:
                 if target is None:  # it was given up at once: its new owner reads the copy
                     continue
                 delivery.stands_at(target, offset, move.told)
-                self._placed(target)
                 if is_done:
                     target.settlement.settle(offset)
                 else:

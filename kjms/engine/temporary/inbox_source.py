@@ -162,16 +162,7 @@ class InboxSource:
             assignment, client, dispatcher, in_flight, lock, changed, lambda: None, lambda _partitions, _share: None
         )
         self.relocations = Relocations(
-            assignment,
-            client,
-            committer,
-            dispatcher,
-            in_flight,
-            overflow,
-            lock,
-            changed,
-            lambda _number: None,
-            lambda _partition: None,
+            assignment, client, committer, dispatcher, in_flight, overflow, lock, changed, lambda _number: None
         )
         self.overflow = overflow
         self._inbox = inbox

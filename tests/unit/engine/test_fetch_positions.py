@@ -106,7 +106,6 @@ def test_copies_of_messages_that_are_here_are_not_fetched() -> None:
     assert fetching.skip() == []
     for offset in range(1, LONG_RUN + 2):
         partition.settlement.place(offset, cast("Any", object()))
-    fetching.fetch.placed(partition)
     assert fetching.skip() == []
     assert not partition.settlement.read(1, cast("Any", object()))
     assert fetching.skip() == [("q.overflow", 0, LONG_RUN + 2)]
