@@ -202,8 +202,8 @@ class PeerSharing:
         takers = [peer for peer in self.peers if peer.room(is_targeted=False)] if pressed else []
         if takers:
             self._held.batches.recall()
-        for queue in pressed:
-            self._share(queue, takers, len(queue.slots) if now - queue.taken_at < BUSY_SECONDS else 0)
+            for queue in pressed:
+                self._share(queue, takers, len(queue.slots) if now - queue.taken_at < BUSY_SECONDS else 0)
         return is_soon
 
     def _share(self, queue: SelectorQueue[Delivery, ConsumerSlot], takers: list[Peer], own: int) -> None:
