@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 __all__ = ["ANY_PARTITION", "KafkaRecord", "SourceRecord"]
@@ -29,7 +30,7 @@ class SourceRecord(Protocol):
     def key(self) -> bytes | None:
         """The record's key."""
 
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
+    def headers(self) -> Sequence[tuple[str, bytes | None]] | None:
         """The record's headers in their order; None where there are none."""
 
     def timestamp(self) -> tuple[int, int]:

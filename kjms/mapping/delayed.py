@@ -135,12 +135,12 @@ def early(record: KafkaRecord, now: int) -> KafkaRecord:
 def place_of(record: SourceRecord) -> tuple[int, int] | None:
     """Return the partition and the offset where the message of a copy waited first; None: it is no copy."""
     try:
-        return _place(record.headers() or [])
+        return _place(record.headers() or ())
     except Exception:  # the client raises on header names that are no UTF-8
         return None
 
 
-def _place(headers: list[tuple[str, bytes | None]]) -> tuple[int, int] | None:
+def _place(headers: Sequence[tuple[str, bytes | None]]) -> tuple[int, int] | None:
     for name, data in headers:
         if name == DELAYED:
             version, _, place = (data or b"").partition(b";")

@@ -22,30 +22,33 @@ Headers = list[tuple[str, "bytes | None"]]
 class RelocatedRecord:
     """A record that was moved, as it was where it stood first."""
 
-    __slots__ = ("_headers", "_offset", "_partition", "_record", "_topic")
+    __slots__ = ("_headers", "_key", "_offset", "_partition", "_timestamp", "_topic", "_value")
 
     def __init__(self, record: SourceRecord, headers: Headers, topic: str, partition: int, offset: int) -> None:
-        self._record = record
-        self._headers = headers
+        # Not the record, nor a list: it may wait for long, and the garbage collector looks at each of them.
+        self._key = record.key()
+        self._value = record.value()
+        self._timestamp = record.timestamp()
+        self._headers = tuple(headers)
         self._topic = topic
         self._partition = partition
         self._offset = offset
 
     def key(self) -> bytes | None:
         """Return the record's key."""
-        return self._record.key()
+        return self._key
 
     def value(self) -> bytes | None:
         """Return the record's value."""
-        return self._record.value()
+        return self._value
 
     def headers(self) -> Headers | None:
         """Return the headers that it had."""
-        return self._headers
+        return list(self._headers)
 
     def timestamp(self) -> tuple[int, int]:
         """Return the kind of its time and the time, in milliseconds since the epoch."""
-        return self._record.timestamp()
+        return self._timestamp
 
     def topic(self) -> str:
         """Return the topic where it stood first."""

@@ -344,6 +344,18 @@ class Delivery:
         """Return the JMS message, which is decoded once until a session takes it."""
         return self.decode(destination) if self.decoded is None else self.decoded
 
+    def compact(self) -> None:
+        """Keep of it what the garbage collector looks at least: no consumer wants it now, so it may stay for long."""
+        self.decoded = None
+        set_headers = getattr(self.record, "set_headers", None)  # of a record as the Kafka client gives it
+        if set_headers is not None:
+            try:
+                headers = self.record.headers()
+            except UnicodeDecodeError:  # a header's name is no UTF-8
+                return
+            if headers:
+                set_headers(tuple(headers))  # the collector does not look into a tuple of strings and bytes
+
 
 class MessageSource(Protocol):
     """What sessions, and transactions, do with messages of a queue, a subscription or a temporary destination.

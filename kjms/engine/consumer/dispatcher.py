@@ -186,7 +186,7 @@ class Dispatcher:
                 lucky = lucky or (queue if queue.waiting else None)
         if not delivery.ready_in:
             self._keep(delivery)
-            delivery.decoded = None  # it may stay for long, and the garbage collector looks at whatever there is
+            delivery.compact()
         elif lucky is not None:
             lucky.wake(1)
 
@@ -215,7 +215,7 @@ class Dispatcher:
                 ready.append(delivery)
             else:
                 self._keep(delivery)
-                delivery.decoded = None  # as `arrive` does
+                delivery.compact()
         self._extend(queue, ready)
 
     def _extend(self, queue: _Queue, deliveries: Sequence[Delivery]) -> None:

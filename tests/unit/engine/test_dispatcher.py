@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
 import threading
@@ -18,6 +19,7 @@ from kjms.engine.consumer.delivery import AssignedPartition, Delivery
 from kjms.engine.consumer.dispatcher import OVERTAKING, Dispatcher
 from kjms.engine.consumer.selector_queue import AT_ONCE
 from kjms.engine.handover.peers import Peers
+from kjms.engine.kafka import KafkaMessage
 from kjms.selector import Selector, parse_selector
 from kjms.txn.delivery_states import RETURN, SETTLE, DeliveryState
 from kjms.txn.metadata import State
@@ -353,6 +355,24 @@ def test_very_many_that_nobody_wants_are_evicted() -> None:
         partition.settlement.settle(delivery.offset)
     assert got == [1, 0, *range(2, 35)]
     assert partition.settlement.committed_offset == 35
+
+
+def test_the_garbage_collector_looks_at_nothing_in_the_record_of_an_unmatched_message() -> None:
+    unused: Any = None
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100), partition_from(0)
+    dispatcher.join(ConsumerSlot(unused, parse_selector("n > 100"), threading.Event()))
+    headers = [("kjms", b"1;text;n=int"), ("n", b"4")]
+    records = [KafkaMessage(topic="t", partition=0, offset=n, value=b"x", headers=[*headers]) for n in range(3)]
+    first, *run = [Delivery(record, partition, number, number) for number, record in enumerate(records)]
+    assert partition.settlement.read_run(0, [first, *run])
+    dispatcher.arrive(first)
+    dispatcher.arrive_run(run)
+
+    for _ in range(2):  # what holds another tuple is looked at once more
+        gc.collect()
+    for record in records:
+        assert not gc.is_tracked(record.headers())
+        assert [*record.headers()] == headers
 
 
 def test_an_unmatched_message_is_held_as_its_record_and_nothing_else() -> None:
