@@ -75,7 +75,7 @@ class SessionSender:
 
     def knows(self, destination: Destination) -> bool:
         """Return whether the route to *destination* is known, so that sending needs no answer of Kafka first."""
-        return destination in self._routes
+        return isinstance(destination, Destination) and destination in self._routes
 
     def route(self, destination: Destination) -> Route:
         """Return the route to *destination*.

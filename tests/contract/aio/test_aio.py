@@ -415,6 +415,14 @@ async def test_errors_come_where_something_is_awaited(kafka: Any, queue: Queue) 
     assert "closed" in repr(context)
 
 
+@pytest.mark.parametrize("destination", [None, 5, "orders", ["orders"], {"queue": "orders"}])
+async def test_a_send_to_what_is_no_destination_is_refused(factory: aio.ConnectionFactory, destination: Any) -> None:
+    """Also where it has no hash, with which the session would look for what it knows of the destination."""
+    async with factory.create_context() as context:
+        with pytest.raises(InvalidDestinationException, match="destination"):
+            await context.create_producer().send(destination, "x")
+
+
 async def test_a_send_that_kafka_refuses_raises(factory: aio.ConnectionFactory, queue: Queue) -> None:
     """A message that is too large for Kafka is an error of its send, and of no other."""
     async with factory.create_context() as context:
