@@ -269,7 +269,7 @@ class LoopSession(Session):
 
     async def send_message(self, producer: MessageProducer, message: Message, destination: Destination) -> None:
         """Send *message*, in the order of the calls, and return when Kafka has it, if it is to be waited for."""
-        is_waited_for = self._transaction is None and producer.delivery_mode == DeliveryMode.PERSISTENT
+        is_waited_for = self._transaction is None and producer._delivery_mode == DeliveryMode.PERSISTENT
         outcome = SendOutcome(self._loop) if is_waited_for else None
         window = self._window
         has_room = not self._calls and window.has_room(is_waited_for=is_waited_for)
@@ -296,9 +296,9 @@ class LoopSession(Session):
     def _is_quick(self, producer: MessageProducer, destination: Destination) -> bool:
         """Return whether a send needs no answer of Kafka first, and finds room in librdkafka's buffer."""
         sender = self._sender
-        return (
-            sender.knows(destination) and not producer.delivery_delay and sender.completions.publisher.backlog < BACKLOG
-        )
+        if producer._delivery_delay or not sender.knows(destination):
+            return False
+        return sender.completions.publisher.backlog < BACKLOG
 
     # Receiving.
 

@@ -36,16 +36,17 @@ class ProducerSettings:
         """Return *value*, or a message with that body, with what is set here."""
         message: Message = message_of(value)
         header = self._header
-        for name in header.property_names():
-            getattr(message, f"set_{header.property_type(name)}_property")(name, header.get_object_property(name))
+        if header._properties:
+            for name in header.property_names():
+                getattr(message, f"set_{header.property_type(name)}_property")(name, header.get_object_property(name))
         if isinstance(header._correlation_id, bytes):
             message.jms_correlation_id_as_bytes = header._correlation_id
         elif header._correlation_id is not None:
             message.jms_correlation_id = header._correlation_id
-        if header.jms_type is not None:
-            message.jms_type = header.jms_type
-        if header.jms_reply_to is not None:
-            message.jms_reply_to = header.jms_reply_to
+        if header._type is not None:
+            message.jms_type = header._type
+        if header._reply_to is not None:
+            message.jms_reply_to = header._reply_to
         return message
 
     # Send options.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["MessageProducer"]
 
 LONGEST: Final = (1 << 63) - 1  # what Java's long, which JMSDeliveryTime is, can hold
+KINDS: Final = (Queue, Topic)  # what a message is sent to; `Queue | Topic` would be made anew for each send
 
 
 class MessageProducer(AutoCloseable):
@@ -179,7 +180,7 @@ class MessageProducer(AutoCloseable):
         """
         if self._is_closed:
             self._check_open("send")
-        if destination is not None or not isinstance(message, Message):
+        if not isinstance(message, Message) or not (destination is None or isinstance(destination, KINDS)):
             message, destination = _message_and_destination(message, destination)
         target = self._destination if destination is None else destination
         if target is None:
@@ -188,11 +189,12 @@ class MessageProducer(AutoCloseable):
             )
         if completion_listener is not None and not callable(getattr(completion_listener, "on_completion", None)):
             raise ValueError(f"a completion listener has on_completion, and is not {shown(completion_listener)}")
-        route = self._route if destination is None or destination == self._destination else None
         own = message if isinstance(message, Message) else from_foreign(message)
         delay = self._delivery_delay if delivery_delay is None else milliseconds(delivery_delay, "delivery_delay")
         self._set_headers(own, target, delivery_mode, priority, time_to_live, delay)
-        route = route or self._sender.route(target)
+        route = self._route if destination is None else None
+        if route is None:
+            route = self._sender.route(target)
         if delay:
             route = self._sender.delayed(route)
         self._sender.send(own, route, completion_listener, message)

@@ -83,9 +83,9 @@ class SessionSender:
         Raises:
             InvalidDestinationException: There is no such destination, and it may not be created.
         """
-        self._check_destination(destination)
-        route = self._routes.get(destination)
+        route = self._routes.get(destination) if isinstance(destination, Destination) else None
         if route is None:
+            self._check_destination(destination)
             self._check_open("send")
             senders = self._senders() if isinstance(destination, Topic) else (None, None)
             if isinstance(destination, TemporaryQueue | TemporaryTopic):  # not kept: that would keep the destination
