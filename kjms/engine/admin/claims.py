@@ -57,6 +57,13 @@ def read_value(data: bytes | None) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and value.get("version") == VERSION else {}
 
 
+Row = tuple[str, int, str, str, bytes]
+"""A record that counts: its key, its offset, what it is about, whose it is, and the record's value.
+
+There may be very many, for years. The garbage collector does not look into tuples of strings, numbers and bytes.
+"""
+
+
 @dataclass(frozen=True)
 class Claim:
     """A record that counts.
@@ -65,43 +72,49 @@ class Claim:
         offset: Its offset in the log; of two claims the one with the lower offset came first.
         resource: What it is about.
         engine: Whose it is.
-        value: All that it says.
+        data: The record's value.
     """
 
     key: str
     offset: int
     resource: str
     engine: str
-    value: Mapping[str, Any]
+    data: bytes
+
+    @property
+    def value(self) -> Mapping[str, Any]:
+        """All that it says; read anew each time."""
+        return read_value(self.data) or {}
 
 
 class Claims:
     """The state that follows from the registry's log. One thread applies records; any may look meanwhile.
 
     >>> claims = Claims()
-    >>> claims.apply(7, "lock:a", {"resource": "door", "engine": "first"})
-    >>> claims.apply(8, "lock:b", {"resource": "door", "engine": "second"})
+    >>> _ = claims.apply(7, "lock:a", written_value({"resource": "door", "engine": "first"}))
+    >>> _ = claims.apply(8, "lock:b", written_value({"resource": "door", "engine": "second"}))
     >>> claims.first(LOCK, "door").engine
     'first'
-    >>> claims.apply(9, "lock:a", None)
+    >>> _ = claims.apply(9, "lock:a", None)
     >>> claims.first(LOCK, "door").engine
     'second'
     """
 
     def __init__(self) -> None:
-        self._claims: dict[str, Claim] = {}
-        self._by_resource: dict[tuple[str, str], dict[str, Claim]] = {}
+        self._rows: dict[str, Row] = {}
+        self._by_resource: dict[tuple[str, str], tuple[Row, ...]] = {}  # the first in the log first
         self._last_answers: dict[str, int] = {}  # where each engine said last that it lives
         self._asked: set[str] = set()
 
-    def apply(self, offset: int, key: str, value: Mapping[str, Any] | None) -> None:
-        """Take in a record.
+    def apply(self, offset: int, key: str, data: bytes | None) -> dict[str, Any] | None:
+        """Take in a record, and return what it says (see `read_value`).
 
         Args:
             offset: Its offset; offsets rise.
             key: Its key.
-            value: What it says (see `read_value`); None takes the key away.
+            data: Its value; None takes the key away.
         """
+        value = read_value(data)
         kind, _, name = key.partition(":")
         if kind == ALIVE:
             if value is None:
@@ -112,40 +125,44 @@ class Claims:
             (self._asked.discard if value is None else self._asked.add)(name)
         elif kind in {LOCK, USE, DEFINITION}:
             self._take_away(kind, key)
-            if value is not None and isinstance(value.get("resource"), str) and isinstance(value.get("engine"), str):
-                claim = Claim(key, offset, value["resource"], value["engine"], value)
-                self._claims[key] = claim
-                self._by_resource.setdefault((kind, claim.resource), {})[key] = claim
+            if data is not None and value is not None:
+                of, engine = value.get("resource"), value.get("engine")
+                if isinstance(of, str) and isinstance(engine, str):
+                    row = self._rows[key] = key, offset, of, engine, data
+                    self._by_resource[kind, of] = *self._by_resource.get((kind, of), ()), row
+        return value
 
     def _take_away(self, kind: str, key: str) -> None:
-        claim = self._claims.pop(key, None)
-        if claim is None:
+        row = self._rows.pop(key, None)
+        if row is None:
             return
-        of_resource = self._by_resource[kind, claim.resource]
-        del of_resource[key]
-        if not of_resource:
-            del self._by_resource[kind, claim.resource]
+        place = kind, row[2]
+        left = tuple(other for other in self._by_resource[place] if other is not row)
+        if left:
+            self._by_resource[place] = left
+        else:
+            del self._by_resource[place]
 
     def __contains__(self, key: str) -> bool:
-        return key in self._claims
+        return key in self._rows
 
     def __getitem__(self, key: str) -> Claim:
-        return self._claims[key]
+        return Claim(*self._rows[key])
 
     def all(self, kind: str, of: str) -> list[Claim]:
         """Return the claims of *kind* on the resource *of*, the first in the log first."""
-        # In the order of arrival, which is that of offsets.
-        return list(self._by_resource.get((kind, of), {}).values())
+        return [Claim(*row) for row in self._by_resource.get((kind, of), ())]
 
     def first(self, kind: str, of: str) -> Claim | None:
         """Return the claim of *kind* on the resource *of* that counts, or None."""
-        return next(iter(self.all(kind, of)), None)
+        rows = self._by_resource.get((kind, of))
+        return None if rows is None else Claim(*rows[0])
 
     def definitions(self) -> Iterator[Claim]:
         """Return the definition that counts of each resource that has one."""
-        for kind, of in list(self._by_resource):
+        for (kind, _), rows in list(self._by_resource.items()):
             if kind == DEFINITION:
-                yield from self.all(kind, of)[:1]
+                yield Claim(*rows[0])
 
     def last_answer(self, engine: str) -> int:
         """Return where *engine* said last that it lives; -1: it never did."""
@@ -153,11 +170,12 @@ class Claims:
 
     def processes(self, engine: str) -> list[object]:
         """Return what the claims of *engine* say of its process; None: nothing."""
-        return [claim.value.get("process") for claim in list(self._claims.values()) if claim.engine == engine] or [None]
+        rows = [row for row in list(self._rows.values()) if row[3] == engine]
+        return [Claim(*row).value.get("process") for row in rows] or [None]
 
     def left_by(self, engine: str) -> list[str]:
         """Return the keys to take away when *engine* is gone: all but definitions, which outlive it."""
-        claims = list(self._claims.values())
-        keys = [claim.key for claim in claims if claim.engine == engine and not claim.key.startswith(DEFINITION)]
+        rows = list(self._rows.values())
+        keys = [key for key, _, _, whose, _ in rows if whose == engine and not key.startswith(DEFINITION)]
         keys += [f"{ALIVE}:{engine}"] * (engine in self._last_answers) + [f"{ASK}:{engine}"] * (engine in self._asked)
         return keys

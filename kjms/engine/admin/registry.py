@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from kjms.engine.admin.claims import ALIVE, ASK, DEFINITION, LOCK, Claim, Claims, read_value, written_value
+from kjms.engine.admin.claims import ALIVE, ASK, DEFINITION, LOCK, Claim, Claims, written_value
 from kjms.engine.admin.own_keys import OwnKeys, Usage
 from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, TopicPartition, jms_error, open_consumer
 from kjms.engine.process import is_gone, this_process
@@ -385,9 +385,8 @@ class Registry:
 
     def _read(self, claims: Claims, offset: int, raw_key: bytes | None, data: bytes | None) -> None:
         key = (raw_key or b"").decode(errors="replace")
-        value = read_value(data)
         with self._changed:
-            claims.apply(offset, key, value)
+            value = claims.apply(offset, key, data)
             lost = self._keys.read(key, value, self.name)
             self._changed.notify_all()
         if key == f"{ASK}:{self.name}" and value is not None:

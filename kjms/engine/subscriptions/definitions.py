@@ -131,12 +131,13 @@ class Found:
 
 def owners(claims: Claims, client_id: str) -> set[str]:
     """Return the users to whom durable subscriptions of *client_id* belong."""
-    definitions = [(Identity.of(each.resource), each.value.get("owner")) for each in claims.definitions()]
-    return {
-        owner
-        for identity, owner in definitions
-        if identity and identity.space == DURABLE and identity.client_id == client_id and isinstance(owner, str)
-    }
+    definitions = [(Identity.of(each.resource), each) for each in claims.definitions()]
+    found = [
+        definition.value.get("owner")
+        for identity, definition in definitions
+        if identity and identity.space == DURABLE and identity.client_id == client_id
+    ]
+    return {owner for owner in found if isinstance(owner, str)}
 
 
 def group_of(identity: Identity, definition: Claim) -> str:
