@@ -32,7 +32,7 @@ from kjms.bench._reading import (
 from kjms.bench._stage import WAIT_SECONDS, Stage
 from kjms.bench._workload import Aim, Clock, Unit, Workload, at_once, workload
 from kjms.bench.sending import BULK_LINGER_MS, Completed, Delivered
-from kjms.engine.admin.claims import DEFINITION, resource, written_value
+from kjms.engine.admin.claims import DEFINITION, Claims, resource, written_value
 from kjms.mapping.names import REGISTRY
 
 FLAT: Final = Aim(1.2)  # within 20 %
@@ -206,8 +206,12 @@ def _define(stage: Stage, count: int) -> None:
     terms = {"destination": "prices", "topic": "prices", "selector": None, "no_local": False, "shared": False}
     for number in range(count):
         of = resource("durable", f"client-{number}", "daily")
-        value = written_value({"r": of, "e": "bench", **terms, "starts": [0], "delayed": []})
-        producer.produce(REGISTRY, value, key=f"{DEFINITION}:{uuid.uuid4().hex}", partition=0)
+        value = written_value({"resource": of, "engine": "bench", **terms, "starts": [0], "delayed": []})
+        key, claims = f"{DEFINITION}:{uuid.uuid4().hex}", Claims()
+        claims.apply(number, key, value)
+        if claims.first(DEFINITION, of) is None:
+            raise RuntimeError(f"the registry would not take {value!r} for a definition")
+        producer.produce(REGISTRY, value, key=key, partition=0)
         producer.poll(0)
     producer.flush()
 
