@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from kjms.mapping._decode import decode
 from kjms.mapping._encode import encode
-from kjms.mapping._record import ANY_PARTITION, KafkaRecord, SourceRecord
+from kjms.mapping._record import ANY_PARTITION, KafkaRecord, SourceRecord, compact
 from kjms.mapping._sender import client_sender, connection_sender, sign
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "SourceRecord",
     "body_schema",
     "client_sender",
+    "compact",
     "connection_sender",
     "decode",
     "encode",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-__all__ = ["ANY_PARTITION", "KafkaRecord", "SourceRecord"]
+__all__ = ["ANY_PARTITION", "KafkaRecord", "SourceRecord", "compact"]
 
 ANY_PARTITION: Final = -1
 """Where a record is to go whose key decides, or that may go anywhere: the Kafka client chooses."""
@@ -44,3 +44,20 @@ class SourceRecord(Protocol):
 
     def offset(self) -> int | None:
         """The record's offset in the partition."""
+
+
+def compact(record: SourceRecord) -> None:
+    """Let *record*, which may wait for long, hold its headers in a tuple: the garbage collector does not look into it.
+
+    Of the Kafka client's records, each has a list, and the collector looks at all of it in each of its passes. Other
+    kinds of records are left as they are.
+    """
+    set_headers = getattr(record, "set_headers", None)
+    if set_headers is None:
+        return
+    try:
+        headers = record.headers()
+    except UnicodeDecodeError:  # a header's name is no UTF-8
+        return
+    if headers:
+        set_headers(tuple(headers))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from kjms.destinations import Destination
 from kjms.engine.statistics import PartitionStatistics
-from kjms.mapping import decode
+from kjms.mapping import compact, decode
 from kjms.txn.delivery_states import COMPLETED, DISPATCHED, UNMATCHED
 from kjms.txn.metadata import History, State
 from kjms.txn.states import NEVER, PartitionSettlement
@@ -347,14 +347,7 @@ class Delivery:
     def compact(self) -> None:
         """Keep of it what the garbage collector looks at least: no consumer wants it now, so it may stay for long."""
         self.decoded = None
-        set_headers = getattr(self.record, "set_headers", None)  # of a record as the Kafka client gives it
-        if set_headers is not None:
-            try:
-                headers = self.record.headers()
-            except UnicodeDecodeError:  # a header's name is no UTF-8
-                return
-            if headers:
-                set_headers(tuple(headers))  # the collector does not look into a tuple of strings and bytes
+        compact(self.record)
 
 
 class MessageSource(Protocol):

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kjms.engine.delayed.periodic import PeriodicMessages
 from kjms.engine.kafka import KafkaError, KafkaMessage, TopicPartition, open_consumer
+from kjms.mapping import compact
 from kjms.mapping.delayed import CANCEL, REQUESTS, Note, read
 from kjms.mapping.periodic import Definition
 from kjms.txn.waiting import Waiting
@@ -107,6 +108,7 @@ def fold(
         if periodic is not None:
             periodic.add(offset, found, record)
     elif not isinstance(found, Note):
+        compact(record)
         waiting.add(offset, found, record)
     elif found.kind not in REQUESTS:
         for settled in found.offsets:
