@@ -96,7 +96,7 @@ def test_what_is_to_end_does_not_wait_for_an_answer(
 
     with one.reading(), ThreadPoolExecutor(1) as pool:
         answers = pool.submit(one.living, ["gone"], is_over=is_over)
-        eventually(lambda: len(asked) == 2)  # before the question, and before the wait
+        eventually(lambda: len(asked) >= 2)  # before the question, and before the wait; others write there, too
         ends.set()
         one.look()
         assert answers.result(WAIT_SECONDS) == set()
