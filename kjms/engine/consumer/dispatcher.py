@@ -185,8 +185,8 @@ class Dispatcher:
                 self._add(queue, delivery)
                 lucky = lucky or (queue if queue.waiting else None)
         if not delivery.ready_in:
-            self._keep(delivery)
-            delivery.compact()
+            if self._keep(delivery):
+                delivery.compact()
         elif lucky is not None:
             lucky.wake(1)
 
@@ -213,8 +213,7 @@ class Dispatcher:
                 return
             if selector is None or selector.matches(message):
                 ready.append(delivery)
-            else:
-                self._keep(delivery)
+            elif self._keep(delivery):
                 delivery.compact()
         self._extend(queue, ready)
 
@@ -430,16 +429,18 @@ class Dispatcher:
             queue.tidy()
             queue.prune_at = 2 * max(self._limit, queue.size)
 
-    def _keep(self, delivery: Delivery) -> None:
+    def _keep(self, delivery: Delivery) -> bool:
+        """Keep *delivery*, which no consumer here wants, or settle it; return whether it may stay for long."""
         if not self._keeps_unmatched and self.selector_queues:
             delivery.state = SETTLE[delivery.state]
             delivery.partition.settlement.settle(delivery.offset)
-            return
+            return False
         if self.sharing.peers and self.sharing.hand_over(delivery):
-            return
+            return True
         self.unmatched.append(delivery)
         if len(self.unmatched) >= self.eviction.due_at:
             self.unmatched = self.eviction.trim(self.unmatched, self.sharing.is_wanted_elsewhere)
+        return True
 
     def is_staying(self, delivery: Delivery) -> bool:
         """Return whether no consumer wants *delivery*, or it is not due."""
