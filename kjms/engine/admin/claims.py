@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 __all__ = ["ALIVE", "ASK", "DEFINITION", "LOCK", "USE", "Claim", "Claims", "read_value", "resource", "written_value"]
@@ -81,9 +82,9 @@ class Claim:
     engine: str
     data: bytes
 
-    @property
+    @cached_property
     def value(self) -> Mapping[str, Any]:
-        """All that it says; read anew each time."""
+        """All that it says; read when it is asked for."""
         return read_value(self.data) or {}
 
 
