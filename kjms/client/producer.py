@@ -249,15 +249,15 @@ def _message_and_destination(first: object, second: object) -> tuple[Any, Destin
         MessageFormatException: There is no message.
         InvalidDestinationException: What stands beside the message is no destination.
     """
-    if isinstance(first, Queue | Topic) or isinstance(second, Message):  # the order of JMS
+    if isinstance(first, KINDS) or isinstance(second, Message):  # the order of JMS
         first, second = second, first
     if first is None:
         raise MessageFormatException("send: the message is None (JMS 2.0 §4.6)")
-    if isinstance(first, Queue | Topic):
+    if isinstance(first, KINDS):
         raise MessageFormatException(
             f"send: {second} and {first} are both destinations; name one destination and the message (JMS 2.0 §4.6)"
         )
-    if second is not None and not isinstance(second, Queue | Topic):
+    if second is not None and not isinstance(second, KINDS):
         raise InvalidDestinationException(
             f"send: a destination is a Queue or a Topic, not {shown(second)} (JMS 2.0 §4.6)"
         )
