@@ -203,17 +203,18 @@ def _delete_registry(stage: Stage) -> None:
 
 def _define(stage: Stage, count: int) -> None:
     producer = Producer({**stage.plain_settings(Producer), "linger.ms": 20})
+    claims = Claims()
     terms = {"destination": "prices", "topic": "prices", "selector": None, "no_local": False, "shared": False}
     for number in range(count):
         of = resource("durable", f"client-{number}", "daily")
         value = written_value({"resource": of, "engine": "bench", **terms, "starts": [0], "delayed": []})
-        key, claims = f"{DEFINITION}:{uuid.uuid4().hex}", Claims()
+        key = f"{DEFINITION}:{uuid.uuid4().hex}"
         claims.apply(number, key, value)
-        if claims.first(DEFINITION, of) is None:
-            raise RuntimeError(f"the registry would not take {value!r} for a definition")
         producer.produce(REGISTRY, value, key=key, partition=0)
         producer.poll(0)
     producer.flush()
+    if len([*claims.definitions()]) != count:
+        raise RuntimeError(f"the registry does not take what was written, such as {value!r}, for definitions")
 
 
 def _received(consumer: Any, count: int) -> float:
