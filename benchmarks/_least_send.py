@@ -9,13 +9,16 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import RLock, Thread
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from confluent_kafka import KafkaError, Producer
 
 from kjms.bench import _payload
 
-__all__ = ["LeastMessage", "LeastSender", "least_message"]
+__all__ = ["LeastMapping", "LeastMessage", "LeastSender", "least_message"]
+
+
+POLL_EVERY: Final = 128  # sends
 
 
 class LeastMessage:
@@ -52,6 +55,31 @@ def least_message() -> LeastMessage:
     return message
 
 
+class LeastMapping:
+    """Makes the headers of messages that are sent, as little as JMS asks for."""
+
+    def __init__(self) -> None:
+        self._prefix = f"ID:{uuid.uuid4().hex}-1-"
+        self._numbers = itertools.count(1)
+        self._layouts: dict[tuple[str, ...], bytes] = {}
+
+    def headers(self, message: LeastMessage, topic: str) -> list[tuple[str, bytes]]:
+        """Set what a send to *topic* sets in *message*, and return its headers."""
+        now = time.time_ns() // 1_000_000
+        message_id = f"{self._prefix}{next(self._numbers)}"
+        message.fields = message_id, now, topic
+        key = (*message.types, *message.types.values())
+        layout = self._layouts.get(key)
+        if layout is None:
+            types = ",".join(f"{name}={kind}" for name, kind in message.types.items())
+            layout = self._layouts[key] = f"1;text;{types}".encode()
+        headers = [("kjms", layout), ("JMSMessageID", message_id.encode()), ("JMSTimestamp", b"%d" % now)]
+        for name, value in message.properties.items():
+            text = value if value.__class__ is str else repr(value).lower()
+            headers.append((name, text.encode()))
+        return headers
+
+
 class LeastSend:
     """The least that JMS asks of an asynchronous send: its listener is called in order, and by another thread."""
 
@@ -81,11 +109,10 @@ class LeastSender:
         self._producer = producer
         self._topic = topic
         self._listener = listener
-        self._prefix = f"ID:{uuid.uuid4().hex}-1-"
-        self._numbers = itertools.count(1)
-        self._layouts: dict[tuple[str, ...], bytes] = {}
+        self._mapping = LeastMapping()
         self._order: deque[LeastSend] = deque()
         self._guard = RLock()
+        self._unpolled = 0
         self._is_closing = False
         self._thread = Thread(target=self._listen, daemon=True)
         self._thread.start()
@@ -95,22 +122,13 @@ class LeastSender:
         if not self._guard.acquire(False):
             raise RuntimeError("another thread sends")
         try:
-            number, now = next(self._numbers), time.time_ns() // 1_000_000
-            message_id = f"{self._prefix}{number}"
-            message.fields = message_id, now, self._topic
-            key = (*message.types, *message.types.values())
-            layout = self._layouts.get(key)
-            if layout is None:
-                types = ",".join(f"{name}={kind}" for name, kind in message.types.items())
-                layout = self._layouts[key] = f"1;text;{types}".encode()
-            headers = [("kjms", layout), ("JMSMessageID", message_id.encode()), ("JMSTimestamp", b"%d" % now)]
-            for name, value in message.properties.items():
-                text = value if value.__class__ is str else repr(value).lower()
-                headers.append((name, text.encode()))
+            headers = self._mapping.headers(message, self._topic)
             send = LeastSend(self, message)
             self._order.append(send)
             self._producer.produce(self._topic, message.text.encode(), headers=headers, on_delivery=send)
-            if not number % 128:
+            self._unpolled += 1
+            if self._unpolled == POLL_EVERY:
+                self._unpolled = 0
                 self._producer.poll(0)
         finally:
             self._guard.release()

@@ -13,10 +13,14 @@ from typing import Any, Final
 import psutil
 from confluent_kafka import Consumer
 
+from benchmarks._least_select import LeastSelecting
+from benchmarks._least_transact import transactional_producer
 from kjms import ConnectionFactory, Queue, Session
-from kjms.bench._reading import read_message, taken
+from kjms.bench._reading import BATCH, consume, raw_consumer, read_message, taken
 from kjms.bench._stage import Stage
 from kjms.bench._workload import at_once
+from kjms.mapping import decode
+from kjms.mapping.relocated import original
 
 __all__ = ["Process"]
 
@@ -67,9 +71,36 @@ def share(servers: str, queue: str, selector: str, count: str) -> None:
         taken(consumer)
         print("ready", flush=True)
         for _ in range(int(count)):
-            message = taken(consumer)
-            _ = message.text, message.get_string_property("region"), message.get_int_property("amount")
+            _read(taken(consumer))
         print("done", flush=True)
+
+
+def _read(message: Any) -> None:
+    _ = message.text, message.get_string_property("region"), message.get_int_property("amount")
+
+
+def least_owner(servers: str, topic: str, target: str, selector: str, count: str) -> None:
+    """Do it with what JMS asks, and nothing else: of *count* messages, *target* gets those that do not match."""
+    with Stage(servers) as stage:
+        consumer, producer = raw_consumer(stage, topic), transactional_producer(stage, topic)
+    selecting = LeastSelecting(consumer, topic, producer, target, selector, read_message)
+    selecting.run(1)
+    print("ready", flush=True)
+    selecting.run(int(count))
+    print("done", flush=True)
+    consumer.close()
+
+
+def least_peer(servers: str, target: str, count: str) -> None:
+    """Receive what *target* gets in this way."""
+    with Stage(servers) as stage:
+        consumer = raw_consumer(stage, target)
+    print("ready", flush=True)
+    destination = Queue(target)
+    consume(
+        consumer, int(count), BATCH, wait=False, read=lambda record: _read(decode(original(record)[0], destination))
+    )
+    print("done", flush=True)
 
 
 def idle(servers: str, prefix: str, first: str, count: str) -> None:
@@ -154,6 +185,8 @@ def main(arguments: Sequence[str]) -> None:
     """Do what the first of *arguments* names with the others."""
     programs = {
         "share": share,
+        "least_owner": least_owner,
+        "least_peer": least_peer,
         "idle": idle,
         "idle_together": idle_together,
         "idle_raw": idle_raw,

@@ -1,16 +1,23 @@
-"""What JMS asks of a send and of a receive, in Python and without anything else, beside the workloads of kjms."""
+"""What JMS asks of some work, in Python and without anything else, beside the workloads of kjms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from confluent_kafka import Consumer
+
 from benchmarks._least_receive import LeastReceiver
+from benchmarks._least_select import LeastSelecting
 from benchmarks._least_send import LeastMessage, LeastSender, least_message
-from kjms.bench._reading import filled_consumer, read_message
+from benchmarks._least_transact import LeastTransacted, transactional_producer
+from benchmarks._process import Process
+from benchmarks.processes import SELECTORS, handover, shared
+from kjms.bench._reading import filled_consumer, raw_consumer, read_message
 from kjms.bench._stage import Stage
 from kjms.bench._workload import Clock
-from kjms.bench.receiving import receive_auto
+from kjms.bench.receiving import SELECTOR, half_filled, listen_selector, receive_auto
 from kjms.bench.sending import BULK_LINGER_MS, Completed, _warm_producer, send_async, send_made
+from kjms.bench.transactions import EACH, WARM, batches
 
 
 @send_async.side("raw, with what JMS asks of a send", is_baseline=False)
@@ -46,3 +53,52 @@ def _(stage: Stage) -> float:
             read_message(receiver.receive())
     consumer.close()
     return stage.count / clock.seconds
+
+
+@listen_selector.side("raw, with what JMS asks of a listener with a selector", is_baseline=False)
+def _(stage: Stage) -> float:
+    topic, target = half_filled(stage), stage.topic()
+    consumer = raw_consumer(stage, topic)
+    producer = transactional_producer(stage, topic)
+    selecting = LeastSelecting(consumer, topic, producer, target, SELECTOR, read_message)
+    with Clock() as clock:
+        selecting.run(stage.count)
+    consumer.close()
+    if len(selecting.waiting) != stage.count // 2:
+        raise RuntimeError(f"{len(selecting.waiting)} messages were moved, and not every second one")
+    return stage.count / clock.seconds
+
+
+@handover.side("raw, two processes, with what JMS asks of them", is_baseline=False)
+def _(stage: Stage) -> float:
+    topic, target = stage.topic(), stage.topic()
+    count = stage.count // 2 * 2
+    return shared(
+        stage,
+        topic,
+        count,
+        Process("least_owner", stage.bootstrap_servers, topic, target, SELECTORS[0], count),
+        Process("least_peer", stage.bootstrap_servers, target, count // 2),
+    )
+
+
+@batches.side("raw, with what JMS asks of a transacted session", is_baseline=False)
+def _(stage: Stage) -> float:
+    transactions = max(stage.count // EACH, 1)
+    source, target = stage.topic(filled=(transactions + WARM) * EACH), stage.topic()
+    consumer = Consumer(stage.consumer_settings(source))
+    consumer.subscribe([source])
+    session = LeastTransacted(consumer, source, transactional_producer(stage, source), target)
+
+    def move(count: int) -> None:
+        for _ in range(count):
+            for _ in range(EACH):
+                read_message(session.receive())
+                session.send(least_message())
+            session.commit()
+
+    move(WARM)
+    with Clock() as clock:
+        move(transactions)
+    consumer.close()
+    return transactions * EACH / clock.seconds

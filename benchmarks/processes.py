@@ -30,16 +30,24 @@ def _shared(stage: Stage, selectors: tuple[str, ...]) -> float:
     topic = stage.topic()
     each = stage.count // 2 * 2 // len(selectors)
     processes = [Process("share", stage.bootstrap_servers, topic, selector, each) for selector in selectors]
-    stage.fill([topic], len(selectors), headers=REGIONS)
+    return shared(stage, topic, each * len(selectors), *processes)
+
+
+def shared(stage: Stage, topic: str, count: int, *processes: Process) -> float:
+    """Return how many of *count* messages per second *processes* receive from *topic* together.
+
+    Each prints a line when it has received its first message, and another one when it has received its last.
+    """
+    stage.fill([topic], len(processes), headers=REGIONS)
     for process in processes:
         process.line()
     with Clock() as clock:
-        stage.fill([topic], each * len(selectors), headers=REGIONS)
+        stage.fill([topic], count, headers=REGIONS)
         for process in processes:
             process.line()
     for process in processes:
         process.end()
-    return each * len(selectors) / clock.seconds
+    return count / clock.seconds
 
 
 @handover.side("kjms, two processes")

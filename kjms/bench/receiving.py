@@ -323,7 +323,7 @@ listen_selector = workload(
 )
 
 
-def _half_filled(stage: Stage) -> str:
+def half_filled(stage: Stage) -> str:
     """Return a topic of which the first message is wanted, and of those behind it every second one."""
     topic = stage.topic()
     stage.fill([topic], stage.count + 1, headers=[{}, OTHER])
@@ -333,23 +333,23 @@ def _half_filled(stage: Stage) -> str:
 @listen_selector.side("kjms")
 def _(stage: Stage) -> float:
     listener = Listener(stage.count // 2 + 1)
-    _listen(stage, _half_filled(stage), listener, SELECTOR)
+    _listen(stage, half_filled(stage), listener, SELECTOR)
     return stage.count / listener.clock.seconds
 
 
 @listen_selector.side("raw, consume 500, look and call")
 def _(stage: Stage) -> float:
-    return consume(raw_consumer(stage, _half_filled(stage)), stage.count, BATCH, wait=False, read=_select)
+    return consume(raw_consumer(stage, half_filled(stage)), stage.count, BATCH, wait=False, read=_select)
 
 
 @listen_selector.side("raw, poll, look and call")
 def _(stage: Stage) -> float:
-    return poll(raw_consumer(stage, _half_filled(stage)), stage.count, BATCH, wait=False, read=_select)
+    return poll(raw_consumer(stage, half_filled(stage)), stage.count, BATCH, wait=False, read=_select)
 
 
 @listen_selector.side("raw, consume 500, look and call; moves what is left, in transactions", is_baseline=False)
 def _(stage: Stage) -> float:
-    topic, target = _half_filled(stage), stage.topic()
+    topic, target = half_filled(stage), stage.topic()
     consumer = raw_consumer(stage, topic)
     producer = Producer({**stage.plain_settings(Producer), "transactional.id": topic, **QUICK})
     producer.init_transactions(WAIT)
