@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, Producer
 
 from kjms.bench import _payload
 
-__all__ = ["LeastMapping", "LeastMessage", "LeastSender", "least_message"]
+__all__ = ["LeastMapping", "LeastMessage", "LeastPublisher", "LeastSender", "least_message"]
 
 
 POLL_EVERY: Final = 128  # sends
@@ -97,25 +97,48 @@ class LeastSend:
         sender = self.sender
         if not sender.is_awake:
             sender.is_awake = True
-            sender.reported.put(None)
+            sender.publisher.reported.put(sender)
+
+
+class LeastPublisher:
+    """Has the Kafka producer of some senders, and the thread that calls their listeners."""
+
+    def __init__(self, producer: Producer) -> None:
+        self.producer = producer
+        self.reported: SimpleQueue[LeastSender | None] = SimpleQueue()
+        self._unpolled = 0
+        self._thread = Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def poll_at_times(self) -> None:
+        """Serve reports after some sends; each send calls it."""
+        self._unpolled += 1
+        if self._unpolled == POLL_EVERY:
+            self._unpolled = 0
+            self.producer.poll(0)
+
+    def close(self) -> None:
+        """Return when everything is reported, and the listeners were called for it."""
+        self.producer.flush()
+        self.reported.put(None)
+        self._thread.join()
+
+    def _listen(self) -> None:
+        while (sender := self.reported.get()) is not None:
+            sender.report()
 
 
 class LeastSender:
     """Sends to one topic, for one thread at a time, as little as JMS asks for."""
 
-    def __init__(self, producer: Producer, topic: str, listener: Callable[[Any], None]) -> None:
+    def __init__(self, publisher: LeastPublisher, topic: str, listener: Callable[[Any], None]) -> None:
+        self.publisher = publisher
         self.is_awake = False
-        self.reported: SimpleQueue[None] = SimpleQueue()
-        self._producer = producer
         self._topic = topic
         self._listener = listener
         self._mapping = LeastMapping()
         self._order: deque[LeastSend] = deque()
         self._guard = RLock()
-        self._unpolled = 0
-        self._is_closing = False
-        self._thread = Thread(target=self._listen, daemon=True)
-        self._thread.start()
 
     def send(self, message: LeastMessage) -> None:
         """Send *message*."""
@@ -125,30 +148,18 @@ class LeastSender:
             headers = self._mapping.headers(message, self._topic)
             send = LeastSend(self, message)
             self._order.append(send)
-            self._producer.produce(self._topic, message.text.encode(), headers=headers, on_delivery=send)
-            self._unpolled += 1
-            if self._unpolled == POLL_EVERY:
-                self._unpolled = 0
-                self._producer.poll(0)
+            publisher = self.publisher
+            publisher.producer.produce(self._topic, message.text.encode(), headers=headers, on_delivery=send)
+            publisher.poll_at_times()
         finally:
             self._guard.release()
 
-    def close(self) -> None:
-        """Return when everything is reported, and the listener was called for it."""
-        self._producer.flush()
-        self._is_closing = True
-        self.reported.put(None)
-        self._thread.join()
-
-    def _listen(self) -> None:
+    def report(self) -> None:
+        """Call the listener for what is reported, in the order of sending."""
+        self.is_awake = False  # before the look: what is reported after it wakes again
         order = self._order
-        while True:
-            self.reported.get()
-            is_last, self.is_awake = self._is_closing, False  # before the look: what is reported after it wakes again
-            while order and order[0].is_done:
-                sent = order.popleft()
-                if sent.error is not None:
-                    raise RuntimeError(f"a record was not delivered: {sent.error}")
-                self._listener(sent.message)
-            if is_last:
-                return
+        while order and order[0].is_done:
+            sent = order.popleft()
+            if sent.error is not None:
+                raise RuntimeError(f"a record was not delivered: {sent.error}")
+            self._listener(sent.message)

@@ -305,9 +305,10 @@ def _consume_from(stage: Stage, size: int) -> float:
 # ------------------------------------------------------------------------------------------------------------- sides
 
 
-def _sizes(
+def add_sides(
     work: Workload, what: str, sizes: tuple[int, ...], run: Callable[[Stage, int], float], family: str = "kjms"
 ) -> None:
+    """Give *work* a side for each of *sizes*: so many of *what*."""
     for size in sizes:
         name = f"{family}, {size:,} {what}{'' if size == 1 else 's'}"
 
@@ -316,16 +317,16 @@ def _sizes(
             return run(stage, size)
 
 
-_sizes(sent_to, "queue", SENT_TO, _send_to)
-_sizes(sent_to, "queue", SENT_TO, _produce_to, "raw")
-_sizes(consumed, "queue", CONSUMED, _listen_to)
-_sizes(consumed, "queue", CONSUMED, _poll_all, "raw")
-_sizes(subscriptions, "subscription", DEFINED, _subscribed)
-_sizes(connections, "connection", CONNECTED, _send_by)
-_sizes(backlog, "message", BACKLOG, _receive_before)
-_sizes(large_backlog, "message", LARGE, _receive_before)
-_sizes(partitions, "partition", PARTITIONS, _receive_from)
-_sizes(partitions, "partition", PARTITIONS, _consume_from, "raw")
+add_sides(sent_to, "queue", SENT_TO, _send_to)
+add_sides(sent_to, "queue", SENT_TO, _produce_to, "raw")
+add_sides(consumed, "queue", CONSUMED, _listen_to)
+add_sides(consumed, "queue", CONSUMED, _poll_all, "raw")
+add_sides(subscriptions, "subscription", DEFINED, _subscribed)
+add_sides(connections, "connection", CONNECTED, _send_by)
+add_sides(backlog, "message", BACKLOG, _receive_before)
+add_sides(large_backlog, "message", LARGE, _receive_before)
+add_sides(partitions, "partition", PARTITIONS, _receive_from)
+add_sides(partitions, "partition", PARTITIONS, _consume_from, "raw")
 
 
 # ------------------------------------------------------------------------------------------------------------ memory

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from confluent_kafka import Consumer
 
 from benchmarks._least_receive import LeastReceiver
 from benchmarks._least_select import LeastSelecting
-from benchmarks._least_send import LeastMessage, LeastSender, least_message
+from benchmarks._least_send import LeastMessage, LeastPublisher, LeastSender, least_message
 from benchmarks._least_transact import LeastTransacted, transactional_producer
 from benchmarks._process import Process
+from benchmarks.growth import CONNECTED, add_sides, connections
 from benchmarks.processes import SELECTORS, handover, shared
 from kjms.bench._reading import filled_consumer, raw_consumer, read_message
 from kjms.bench._stage import Stage
@@ -31,17 +33,26 @@ def _(stage: Stage) -> float:
     return _send(stage, least_message)
 
 
-def _send(stage: Stage, make: Callable[[], LeastMessage]) -> float:
+def _send(stage: Stage, make: Callable[[], LeastMessage], senders: int = 1) -> float:
+    """Return the messages per second of so many senders, in turn, that share a producer."""
     topic, completed = stage.topic(), Completed(stage.count)
-    producer = _warm_producer(stage, topic, stage.producer_settings(linger_ms=BULK_LINGER_MS))
-    sender = LeastSender(producer, topic, completed.on_completion)
+    publisher = LeastPublisher(_warm_producer(stage, topic, stage.producer_settings(linger_ms=BULK_LINGER_MS)))
+    in_turn = itertools.cycle([LeastSender(publisher, topic, completed.on_completion) for _ in range(senders)])
     with Clock() as clock:
-        for _ in range(stage.count):
+        for _, sender in zip(range(stage.count), in_turn, strict=False):
             sender.send(make())
-        sender.close()
+        publisher.close()
     if completed.left:
         raise RuntimeError(f"{completed.left} messages were not reported")
     return stage.count / clock.seconds
+
+
+def _send_by(stage: Stage, size: int) -> float:
+    messages = [least_message() for _ in range(stage.count)]
+    return 1e6 / _send(stage, messages.pop, size)
+
+
+add_sides(connections, "sender", CONNECTED, _send_by, "raw, with what JMS asks")
 
 
 @receive_auto.side("raw, with what JMS asks of a receive", is_baseline=False)
