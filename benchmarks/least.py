@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from confluent_kafka import Consumer
 from benchmarks._least_receive import LeastReceiver
 from benchmarks._least_select import LeastSelecting
 from benchmarks._least_send import LeastMessage, LeastPublisher, LeastSender, least_message
+from benchmarks._least_tasks import LeastTaskSender
 from benchmarks._least_transact import LeastTransacted, transactional_producer
 from benchmarks._process import Process
 from benchmarks.growth import CONNECTED, add_sides, connections
@@ -18,7 +20,15 @@ from kjms.bench._reading import filled_consumer, raw_consumer, read_message
 from kjms.bench._stage import Stage
 from kjms.bench._workload import Clock
 from kjms.bench.receiving import SELECTOR, half_filled, listen_selector, receive_auto
-from kjms.bench.sending import BULK_LINGER_MS, Completed, _warm_producer, send_async, send_made
+from kjms.bench.sending import (
+    BULK_LINGER_MS,
+    TASKS,
+    Completed,
+    send_async,
+    send_asyncio,
+    send_made,
+    warm_producer,
+)
 from kjms.bench.transactions import EACH, WARM, batches
 
 
@@ -36,7 +46,7 @@ def _(stage: Stage) -> float:
 def _send(stage: Stage, make: Callable[[], LeastMessage], senders: int = 1) -> float:
     """Return the messages per second of so many senders, in turn, that share a producer."""
     topic, completed = stage.topic(), Completed(stage.count)
-    publisher = LeastPublisher(_warm_producer(stage, topic, stage.producer_settings(linger_ms=BULK_LINGER_MS)))
+    publisher = LeastPublisher(warm_producer(stage, topic, stage.producer_settings(linger_ms=BULK_LINGER_MS)))
     in_turn = itertools.cycle([LeastSender(publisher, topic, completed.on_completion) for _ in range(senders)])
     with Clock() as clock:
         for _, sender in zip(range(stage.count), in_turn, strict=False):
@@ -45,6 +55,26 @@ def _send(stage: Stage, make: Callable[[], LeastMessage], senders: int = 1) -> f
     if completed.left:
         raise RuntimeError(f"{completed.left} messages were not reported")
     return stage.count / clock.seconds
+
+
+@send_asyncio.side("raw, as many tasks, with what JMS asks of a send", is_baseline=False)
+def _(stage: Stage) -> float:
+    return asyncio.run(_send_in_tasks(stage))
+
+
+async def _send_in_tasks(stage: Stage) -> float:
+    topic = stage.topic()
+    producer = warm_producer(stage, topic, stage.producer_settings(linger_ms=BULK_LINGER_MS))
+    messages = iter([least_message() for _ in range(stage.count)])
+    with LeastTaskSender(producer, topic) as sender:
+
+        async def work() -> None:
+            for message in messages:
+                await sender.send(message)
+
+        with Clock() as clock:
+            await asyncio.gather(*(work() for _ in range(TASKS)))
+        return stage.count / clock.seconds
 
 
 def _send_by(stage: Stage, size: int) -> float:

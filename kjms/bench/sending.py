@@ -176,7 +176,7 @@ def _raw_throughput(
     stage: Stage, settings: dict[str, Any], mode: DeliveryMode = DeliveryMode.PERSISTENT, poll_every: int = 1
 ) -> float:
     topic = stage.topic()
-    producer = _warm_producer(stage, topic, settings)
+    producer = warm_producer(stage, topic, settings)
     value, headers = stage.sample(mode)
     delivered = Delivered(stage.count)
     with Clock() as clock:
@@ -189,7 +189,8 @@ def _raw_throughput(
     return stage.count / clock.seconds
 
 
-def _warm_producer(stage: Stage, topic: str, settings: dict[str, Any]) -> Producer:
+def warm_producer(stage: Stage, topic: str, settings: dict[str, Any]) -> Producer:
+    """Return a producer that has written to *topic*: the first record of one takes longer."""
     producer = Producer(settings)
     value, headers = stage.sample()
     for _ in range(WARM_UP):
@@ -229,7 +230,7 @@ def _(stage: Stage) -> float:
 @send_made.side("raw, value and headers built by hand")
 def _(stage: Stage) -> float:
     topic = stage.topic()
-    producer = _warm_producer(stage, topic, stage.producer_settings(linger_ms=BULK_LINGER_MS))
+    producer = warm_producer(stage, topic, stage.producer_settings(linger_ms=BULK_LINGER_MS))
     delivered = Delivered(stage.count)
     sender = uuid.uuid4().hex
     with Clock() as clock:
@@ -296,7 +297,7 @@ def _(stage: Stage) -> float:
 
 async def _produce_in_tasks(stage: Stage) -> float:
     topic = stage.topic()
-    producer = _warm_producer(stage, topic, stage.producer_settings(linger_ms=BULK_LINGER_MS))
+    producer = warm_producer(stage, topic, stage.producer_settings(linger_ms=BULK_LINGER_MS))
     value, headers = stage.sample()
     loop, ended = asyncio.get_running_loop(), Event()
     reported: deque[asyncio.Future[None]] = deque()  # served together: one wake-up of the loop for all that are there
@@ -360,7 +361,7 @@ def _(stage: Stage) -> float:
 @send_forget.side("raw, without callback", is_baseline=False)
 def _(stage: Stage) -> float:
     topic = stage.topic()
-    producer = _warm_producer(stage, topic, stage.producer_settings(linger_ms=BULK_LINGER_MS))
+    producer = warm_producer(stage, topic, stage.producer_settings(linger_ms=BULK_LINGER_MS))
     value, headers = stage.sample(DeliveryMode.NON_PERSISTENT)
     with Clock() as clock:
         for _ in range(stage.count):
