@@ -183,6 +183,10 @@ class Attempts:
         self.recorded = NEVER
 
 
+NO_ATTEMPTS: Final = Attempts()
+"""Of a message of which nothing is known; it is never changed."""
+
+
 class Delivery:
     """A message on its way: the record it came from, and how often it was dispatched.
 
@@ -264,7 +268,7 @@ class Delivery:
         """What happened to the message so far: the delivery that is under way is part of it."""
         if self._attempts is None and self.count == 1 and not self.due and not self.is_in_flight:
             return NEVER
-        attempts = self.attempts
+        attempts = self._attempts or NO_ATTEMPTS
         if self.is_in_flight:
             return History(self.count, attempts.uncounted, failed=attempts.first_failure)
         return History(self.count - 1, attempts.uncounted, self.due, attempts.first_failure)

@@ -12,9 +12,8 @@ from kjms.engine.consumer.assignment import oldest
 from kjms.engine.consumer.offset_committer import ALL
 from kjms.engine.kafka import KafkaException
 from kjms.engine.transactions.errors import AbortedError, LostError, OutgrownError
-from kjms.engine.transactions.plan import Copy, Move
+from kjms.engine.transactions.plan import Move, copier
 from kjms.errors import JMSException
-from kjms.mapping.relocated import relocated_record
 from kjms.txn.delivery_states import COMPLETE, DISPATCHED, RELOCATING, SETTLE
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.in_flight import InFlight
     from kjms.engine.consumer.offset_committer import OffsetCommitter
     from kjms.engine.consumer.overflow import Overflow
+    from kjms.engine.transactions.plan import Copy
 
 __all__ = ["Relocations"]
 
@@ -110,7 +110,7 @@ class Relocations:
             delivery.attempts.is_made = True  # should its partition be lost before, it has the count that it has now
             self._dispatcher.let_go(delivery)
         self._overflow.redelivery_log.note(why, self._assignment.group, destination, delivery)
-        self._overflow.relocator.submit(self, [Move(delivery, lambda _, too_large: copy(too_large), is_overflow=False)])
+        self._overflow.relocator.submit(self, [Move(delivery, lambda _, too_large: copy(too_large))])
 
     def submit(self, moves: Sequence[Move[Delivery]]) -> None:
         """Have messages moved that were taken out of the buffer; the caller holds the lock."""
@@ -141,23 +141,9 @@ class Relocations:
                 self._assignment.crowding.add(partition)
                 for delivery in chosen:
                     delivery.is_relocating = True
-                copy = self._copier(lambda delivery: self._overflow_place(delivery.partition))
-                self._overflow.relocator.submit(self, [Move(each, copy, is_overflow=True) for each in chosen])
-
-    def _copier(self, place: Callable[[Delivery], tuple[str, int]]) -> Callable[[Delivery, int], Copy]:
-        """Return what makes the copy of a delivery, with what has happened to it by then, for where *place* says."""
-
-        def copy(delivery: Delivery, _too_large: int) -> Copy:
-            topic, number = place(delivery)
-            with self._lock:
-                history = delivery.history
-                return Copy(topic, number, relocated_record(delivery.record, history), history)
-
-        return copy
-
-    def _overflow_place(self, partition: AssignedPartition) -> tuple[str, int]:
-        """Return where messages of *partition* overflow to; those of a transfer partition to its end."""
-        return (partition.topic if partition.is_transfer else self._overflow.topic), partition.number
+                place = (partition.topic if partition.is_transfer else self._overflow.topic), partition.number
+                copy = copier(*place)
+                self._overflow.relocator.submit(self, [Move(each, copy, to=place) for each in chosen])
 
     def still_held(self, moves: Iterable[Move[Delivery]]) -> list[Move[Delivery]]:
         """Return those of *moves* that are still to be made: the messages are held here, and not settled.
@@ -175,14 +161,14 @@ class Relocations:
             for move in gone:
                 self._assignment.crowding.discard(move.delivery.partition)
                 move.delivery.is_relocating = False
-                if not move.is_overflow:
+                if not move.to:
                     self._dispatcher.in_flight -= 1
                 if move.peer is not None:
                     move.peer.written(None)
                     if move.delivery.partition.is_held:  # the peer is gone
                         move.delivery.attempts.is_back = True
                         self._dispatcher.put_back([move.delivery])
-            places = {self._overflow_place(move.delivery.partition) for move in left if move.is_overflow}
+            places = {move.to for move in left if move.to}
         for topic, number in places:
             if topic == self._overflow.topic:
                 self._open_overflow(number)
@@ -220,10 +206,11 @@ class Relocations:
             consumer = self.client.consumer
             if not self.is_kept or consumer is None:
                 return [], None
+            targets = {place: self._target(place) for place in {move.to for move in made if move.to}}
+            settled.update((target, set()) for target in targets.values() if target not in settled)
             for move in made:
-                if move.is_overflow:
-                    delivery, target, (_, offset) = move.delivery, self._overflow_partition(move), move.place
-                    settled.setdefault(target, set())
+                if move.to:
+                    delivery, target, (_, offset) = move.delivery, targets[move.to], move.place
                     target.settlement.place(offset, delivery)
                     if not delivery.partition.settlement.holds(delivery.offset):
                         target.settlement.settle(offset)
@@ -236,22 +223,23 @@ class Relocations:
                 raise OutgrownError(f"the settlement of {self._assignment.name} does not fit")
         return commits, consumer.consumer_group_metadata()
 
-    def _overflow_partition(self, move: Move[Delivery]) -> AssignedPartition:
-        target = self._target(move)
-        if target is None:
-            number = move.delivery.partition.number
-            raise JMSException(f"the overflow of partition {number} of {self._assignment.name} is read elsewhere now")
-        return target
+    def _target(self, place: tuple[str, int]) -> AssignedPartition:
+        """Return the overflow partition at *place*.
 
-    def _target(self, move: Move[Delivery]) -> AssignedPartition | None:
-        """Return the overflow partition that *move* goes to, if that is held."""
-        return self._assignment.get(*(move.to or self._overflow_place(move.delivery.partition)))
+        Raises:
+            JMSException: It is read elsewhere.
+        """
+        target = self._assignment.get(*place)
+        if target is None:
+            name = self._assignment.name
+            raise JMSException(f"the overflow of partition {place[1]} of {name} is read elsewhere now")
+        return target
 
     def unplan(self, made: Sequence[Move[Delivery]]) -> None:
         """Note that *made* did not come through: their copies do not count."""
         with self._lock:
             for move in made:
-                target = self._target(move) if move.is_overflow else None
+                target = self._assignment.get(*move.to) if move.to else None
                 if target is not None:
                     target.settlement.unplace(move.place[1])
 
@@ -278,13 +266,13 @@ class Relocations:
                 delivery.is_relocating = False
                 is_done = not source.settlement.holds(delivery.offset)  # by now
                 settled.setdefault(source, []).append(delivery.offset)
-                if not move.is_overflow:
+                if not move.to:
                     delivery.state = SETTLE[delivery.state]
                     self._dispatcher.in_flight -= 1
                     if move.peer is not None:
                         move.peer.written(move.place)
                     continue
-                target = self._target(move)
+                target = self._assignment.get(*move.to)
                 if target is None:  # it was given up at once: its new owner reads the copy
                     continue
                 delivery.stands_at(target, offset, move.told)
@@ -318,10 +306,8 @@ class Relocations:
         place = self._overflow.topic, home
         try:
             self._open_overflow(home)
-            copy = self._copier(lambda _: place)
-            self._overflow.sync_relocator.move(
-                self, [Move(each, copy, is_overflow=True, to=place) for each in in_flight]
-            )
+            copy = copier(*place)
+            self._overflow.sync_relocator.move(self, [Move(each, copy, to=place) for each in in_flight])
         except (JMSException, AbortedError, KafkaException) as error:
             _log.warning(
                 "another process redelivers %d messages of %s: %s", len(in_flight), self._assignment.name, error

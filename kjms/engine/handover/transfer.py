@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine.handover.peers import NONE, Peers
-from kjms.engine.transactions.plan import Copy, Move
-from kjms.mapping.relocated import relocated_record
+from kjms.engine.transactions.plan import Move, copier
 
 if TYPE_CHECKING:
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery
     from kjms.engine.handover.peers import Peer
     from kjms.engine.handover.ports import Consumer, Topics
+    from kjms.engine.transactions.plan import Copy
 
 __all__ = ["REQUEST_DELAY_SECONDS", "HandoverTopics", "TransferPartitions", "moves_back", "moves_over"]
 
@@ -271,13 +271,12 @@ class TransferPartitions:
 def moves_back(consumer: Consumer, deliveries: Sequence[Delivery]) -> list[Move[Delivery]]:
     """Return the moves of *deliveries* to the overflow topic's partition of the owner of their partition."""
 
-    def place(delivery: Delivery) -> tuple[str, int]:
+    def copy(delivery: Delivery, too_large: int) -> Copy:
         number = delivery.record.partition() or 0
         consumer.overflow.ensure(number)
-        return consumer.overflow.topic, number
+        return copier(consumer.overflow.topic, number)(delivery, too_large)
 
-    copy = _copier(place)
-    return [Move(each, copy, is_overflow=False) for each in deliveries]
+    return [Move(each, copy) for each in deliveries]
 
 
 def moves_over(topic: str, leaving: Iterable[tuple[Peer, Delivery]]) -> list[Move[Delivery]]:
@@ -288,24 +287,6 @@ def moves_over(topic: str, leaving: Iterable[tuple[Peer, Delivery]]) -> list[Mov
         number = peer.transfer_partition
         copy = copiers.get(number)
         if copy is None:
-            copy = copiers[number] = _copier_to((topic, number))
-        moves.append(Move(delivery, copy, is_overflow=False, peer=peer, transfer_partition=number))
+            copy = copiers[number] = copier(topic, number)
+        moves.append(Move(delivery, copy, peer=peer, transfer_partition=number))
     return moves
-
-
-def _copier_to(place: tuple[str, int]) -> Callable[[Delivery, int], Copy]:
-    return _copier(lambda _: place)
-
-
-def _copier(place: Callable[[Delivery], tuple[str, int]]) -> Callable[[Delivery, int], Copy]:
-    """Return what makes the copy of a delivery for where *place* says.
-
-    It takes no lock: the dispatcher has let the message go, so nothing happens to it before it is moved.
-    """
-
-    def copy(delivery: Delivery, _too_large: int) -> Copy:
-        topic, number = place(delivery)
-        history = delivery.history
-        return Copy(topic, number, relocated_record(delivery.record, history), history)
-
-    return copy

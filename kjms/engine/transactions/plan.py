@@ -1,6 +1,6 @@
 """What a Kafka transaction of the engine is to write and to settle, and what it needs of the group consumers.
 
-``Message`` stands for the engine's record of a message, a `Delivery`: plans pass it on, and do not look into it.
+``Message`` stands for the engine's record of a message, a `Delivery`: only `copier` looks into it.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from kjms.mapping.relocated import relocated_record
 from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
     from kjms.engine.handover.peers import Peer
     from kjms.engine.kafka import TopicPartition
-    from kjms.mapping import KafkaRecord
+    from kjms.mapping import KafkaRecord, SourceRecord
     from kjms.txn.metadata import History
 
-__all__ = ["NOWHERE", "Client", "Committer", "Copy", "Move", "PlannedCommit", "Settler", "TransactionPart"]
+__all__ = ["NOWHERE", "Client", "Committer", "Copy", "Move", "PlannedCommit", "Settler", "TransactionPart", "copier"]
 
 Message = TypeVar("Message")
 
@@ -40,8 +41,8 @@ class Move(Generic[Message]):
     Args:
         delivery: The message.
         copy: Makes its copy; it takes the message, and `too_large`, to leave out more.
-        is_overflow: Whether this process delivers the copy, as if nothing had happened; else the message is settled.
-        to: The partition that the copy goes to then, if it is not the one that belongs to the message's own.
+        to: The topic and partition of which this process delivers the copy, as if nothing had happened; None: the
+            message is settled.
         peer: The process that gets it, when it is handed over.
         transfer_partition: Where the peer gets it.
 
@@ -51,27 +52,50 @@ class Move(Generic[Message]):
         place: The partition and offset of that copy, if its target was a certain partition.
     """
 
-    __slots__ = ("copy", "delivery", "is_overflow", "peer", "place", "to", "told", "too_large", "transfer_partition")
+    __slots__ = ("copy", "delivery", "peer", "place", "to", "told", "too_large", "transfer_partition")
 
     def __init__(
         self,
         delivery: Message,
         copy: Callable[[Message, int], Copy],
         *,
-        is_overflow: bool,
         to: tuple[str, int] | None = None,
         peer: Peer | None = None,
         transfer_partition: int = -1,
     ) -> None:
         self.delivery = delivery
         self.copy = copy
-        self.is_overflow = is_overflow
         self.to = to
         self.peer = peer
         self.transfer_partition = transfer_partition
         self.too_large = 0
         self.told = NEVER
         self.place = NOWHERE
+
+
+class Copied(Protocol):
+    """A message, as far as its copy tells of it."""
+
+    @property
+    def record(self) -> SourceRecord:
+        """Its record."""
+
+    @property
+    def history(self) -> History:
+        """What happened to it so far."""
+
+
+def copier(topic: str, partition: int) -> Callable[[Copied, int], Copy]:
+    """Return what makes the copy of a message for *partition* of *topic*, with what happened to the message by then.
+
+    It takes no lock. Where more may happen before the transaction, its plan compares the history with that of the copy.
+    """
+
+    def copy(message: Copied, _too_large: int) -> Copy:
+        history = message.history
+        return Copy(topic, partition, relocated_record(message.record, history), history)
+
+    return copy
 
 
 class PlannedCommit(Protocol):

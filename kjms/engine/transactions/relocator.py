@@ -109,8 +109,8 @@ class Relocator(TransactionalProducer[Moves]):
         self._rest(moves, error)
 
     def _put_back(self, settler: Settler[Any], moves: list[Move[Any]], error: Exception) -> None:
-        overflow = [move for move in moves if move.is_overflow]  # only together do they make the settlement fit
-        single = [[move] for move in moves if not move.is_overflow]
+        overflow = [move for move in moves if move.to]  # only together do they make the settlement fit
+        single = [[move] for move in moves if not move.to]
         if isinstance(error, AbortedError) and isinstance(error.cause, OutgrownError):
             settler.forget(overflow)  # others are to go with them
             overflow = []
@@ -126,7 +126,7 @@ class Relocator(TransactionalProducer[Moves]):
         failure = error.cause if isinstance(error, AbortedError) else error
         is_too_large = isinstance(error, AbortedError) and error.is_too_large
         if isinstance(failure, OutgrownError) or (
-            is_too_large and (len(moves) > 1 or (not moves[0].is_overflow and moves[0].too_large > 0))
+            is_too_large and (len(moves) > 1 or (not moves[0].to and moves[0].too_large > 0))
         ):
             _log.debug("%s; kjms tries again in another way", failure)
             return

@@ -289,7 +289,7 @@ def test_what_goes_to_a_peer_is_not_relocated_as_well() -> None:
         relocated.extend(move.delivery.offset for move in moves)
 
     lock = threading.RLock()
-    overflow: Any = SimpleNamespace(relocator=SimpleNamespace(submit=submit))
+    overflow: Any = SimpleNamespace(topic="t.overflow", relocator=SimpleNamespace(submit=submit))
     changed = threading.Condition(lock)
     relocations = Relocations(assignment, unused, unused, dispatcher, unused, overflow, lock, changed, unused)
     relocations.make_room([partition], 0.5)  # the oldest half: they make room without that

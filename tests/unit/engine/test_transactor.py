@@ -107,7 +107,7 @@ class Unplanned:
 def test_what_a_plan_noted_before_it_failed_is_taken_back() -> None:
     """The copies are aborted: their partition would otherwise wait for them as long as it is held."""
     settler, record = Unplanned(), KafkaRecord(None, b"", [], 0)
-    moves = [Move("a message", lambda *_: Copy("orders", 0, record), is_overflow=True) for _ in range(2)]
+    moves = [Move("a message", lambda *_: Copy("orders", 0, record), to=("orders", 0)) for _ in range(2)]
     with stuck_for("nothing"):
         relocator = SyncRelocator({"bootstrap.servers": ADDRESS}, "any", Tuning(flush_seconds=0.1))
         with pytest.raises(AbortedError, match="read elsewhere now"):

@@ -33,7 +33,7 @@ def report(written: Written, *place: Any, error: KafkaError | None = None) -> No
 
 
 def moves(count: int) -> list[Move[Any]]:
-    return [Move[Any](number, lambda _, __: None, is_overflow=True) for number in range(count)]  # type: ignore[arg-type]
+    return [Move[Any](number, lambda _, __: None) for number in range(count)]  # type: ignore[arg-type]
 
 
 def test_each_copy_is_where_it_was_written_in_turn() -> None:
