@@ -180,7 +180,7 @@ class ConsumerPort(Protocol):
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         """Return what the group has committed for *partitions*; open transactions are waited for."""
 
-    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float, cached: bool = False) -> tuple[int, int]:
         """Return the first offset of *partition* and the one after its last."""
 
     def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:

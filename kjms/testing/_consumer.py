@@ -328,8 +328,11 @@ class MemoryConsumer(MemoryClient):
                 )
             return answers
 
-    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float, cached: bool = False) -> tuple[int, int]:
         cluster = self._cluster
+        log = cluster.log((partition.topic, partition.partition)) if cached else None
+        if log is not None:
+            return log.start, log.end
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
         with (
             self._enter("get_watermark_offsets"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine.consumer.assignment import start_of
 from kjms.engine.consumer.client import COMMIT_SECONDS
+from kjms.engine.consumer.reading import Reading, read_of
 from kjms.engine.consumer.restoration import NOT_KNOWN, Recall, beginning
 from kjms.engine.kafka import ConsumerPort, TopicPartition
 from kjms.errors import JMSException
@@ -47,6 +48,9 @@ class FetchPositions:
         dispatcher: Says what is to be read again.
         lock: The group consumer's lock.
         look_back: How many records before its start each partition of the topic is read, to know what was there.
+
+    Attributes:
+        reading: What the client fetches, and whether it is paused.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class FetchPositions:
         look_back: int,
     ) -> None:
         self.restorer = restorer
+        self.reading = Reading()
         self._assignment = assignment
         self._client = client
         self._overflow = overflow
@@ -69,7 +74,6 @@ class FetchPositions:
         self._lock = lock
         self._look_back = look_back
         self._left: set[Place] = set()  # given up, and still fetched
-        self._paused: set[Place] = set()
         self._forgotten: list[Place] = []  # assigned, and not read before the copies of their settlement are found
         self._catching_up: set[AssignedPartition] = set()  # long runs of what comes may be settled
         self._reread_at = 0.0  # when what is evicted began to be read again
@@ -114,14 +118,14 @@ class FetchPositions:
             dropped = [partition for place in places for partition in self._assignment.drop(place.partition)]
         leaving = {(place.topic, place.partition) for place in places}  # also those that `assign` did not open
         leaving.update((partition.topic, partition.number) for partition in dropped)
-        consumer.incremental_unassign(_read_of(consumer, leaving))
+        consumer.incremental_unassign(read_of(consumer, leaving))
 
     def forget_all(self) -> None:
         """Hold nothing any more: the client has left its group; the caller holds the lock."""
         for partition in list(self._assignment):
             self._assignment.remove(partition)
         self._left.clear()
-        self._paused.clear()
+        self.reading.forget_all()
         self._forgotten.clear()
         self._catching_up.clear()
 
@@ -172,7 +176,7 @@ class FetchPositions:
         starts = [self._start(partition) for partition in restored]
         # First: librdkafka does not forget that a partition was paused when it was lost, and fetches late what resumes.
         consumer.resume(starts)
-        consumer.incremental_assign(starts)
+        self.reading.fetch(consumer, starts)
         with self._lock:
             for partition in restored:
                 if is_ours(partition):
@@ -200,28 +204,7 @@ class FetchPositions:
         if self._left:
             with self._lock:
                 left, self._left = self._left, set()
-            consumer.incremental_unassign(_read_of(consumer, left))
-
-    # Reading is interrupted while consumers are slow.
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether nothing is read of what was assigned when reading was interrupted."""
-        return bool(self._paused)
-
-    def pause(self, consumer: ConsumerPort) -> None:
-        """Read nothing of what is assigned now."""
-        paused = consumer.assignment()
-        self._paused = {(place.topic, place.partition) for place in paused}
-        consumer.pause(paused)
-
-    def resume(self, consumer: ConsumerPort) -> None:
-        """Read again what was paused, as far as it is still assigned."""
-        paused = _read_of(consumer, self._paused)
-        self._paused = set()
-        consumer.resume(paused)
-        # librdkafka would fetch them within a second; assigned anew, they are fetched at once.
-        self._fetch_from(consumer, [place for place in consumer.position(paused) if place.offset >= 0])
+            consumer.incremental_unassign(read_of(consumer, left))
 
     # What is settled is passed over, and what is evicted is read again.
 
@@ -239,14 +222,7 @@ class FetchPositions:
                     offset = partition.settlement.skip_known(LONG_RUN, margin)
                     if offset is not None:
                         places.append(TopicPartition(partition.topic, partition.number, offset))
-            self._fetch_from(consumer, places)
-
-    @staticmethod
-    def _fetch_from(consumer: ConsumerPort, places: list[TopicPartition]) -> None:
-        """Forget what was fetched of *places*, and fetch them from their offsets."""
-        if places:
-            consumer.incremental_unassign(places)
-            consumer.incremental_assign(places)
+            self.reading.fetch_from(consumer, places)
 
     def reread(self, consumer: ConsumerPort) -> None:
         """Read again what is evicted, if a consumer has come that may match it; wait for the client's `turn`.
@@ -280,15 +256,7 @@ class FetchPositions:
                     if partition.is_held
                 ]
                 self._catching_up.update(partitions)
-            self._fetch_from(consumer, places)
-
-
-def _read_of(consumer: ConsumerPort, places: Collection[Place]) -> list[TopicPartition]:
-    """Return those of *places* that *consumer* reads, each once.
-
-    librdkafka refuses a list with another one, and ends the process where a list names one twice.
-    """
-    return [place for place in consumer.assignment() if (place.topic, place.partition) in places]
+            self.reading.fetch_from(consumer, places)
 
 
 def with_copies(restored: Callable[[Recall], list[AssignedPartition]], recall: Recall) -> list[AssignedPartition]:

@@ -100,7 +100,7 @@ class GroupConsumer:
     @property
     def is_paused(self) -> bool:
         """Whether nothing is fetched, since consumers have had enough for a while."""
-        return self._fetch.is_paused
+        return self._fetch.reading.is_paused
 
     def start(self) -> None:
         """Begin to read, unless a thread does, or closing was asked for; the caller holds the lock.
@@ -189,11 +189,12 @@ class GroupConsumer:
         with self._client.turn:
             self._fetch.unassign_left(consumer)
             first = self._rebalancing.poll(consumer, self._flow.poll_seconds())
-            if first is None:
-                return
-            records = [first]
-            if room > 1:
+            records = [] if first is None else [first]
+            if records and room > 1:
                 records += consumer.consume(room - 1, 0)
+            self._fetch.reading.resume_later(consumer, has_read=bool(records))
+            if not records:
+                return
         self._arrived(records)
         self._fetch.skip_known(consumer)
 
@@ -202,7 +203,7 @@ class GroupConsumer:
         if not self._flow.wait_for_space():
             return
         with self._client.turn:
-            self._fetch.pause(consumer)
+            self._fetch.reading.pause(consumer)
         while not (self._flow.has_space() or self._may_end() or self._lifecycle.is_outdated):
             self._flow.wait_for_change()
             self._upkeep.prove()
@@ -218,7 +219,7 @@ class GroupConsumer:
             if record is not None:
                 self._arrived([record])
         with self._client.turn:
-            self._fetch.resume(consumer)
+            self._fetch.reading.resume(consumer)
 
     def _check_topics(self) -> None:
         """Begin anew, with another client, where a topic was deleted and made again."""

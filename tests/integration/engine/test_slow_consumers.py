@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kjms import Connection, Queue, Session
 from kjms.testing.engine import statistics
@@ -13,6 +14,9 @@ from tests.helpers import WAIT_MS, WAIT_SECONDS, Desk, Eventually, send, text
 
 ROUNDS = 4
 EACH = 4_000  # more than is held ready
+PARTITIONS = 3
+PREFETCH = 20
+SLOWLY = 110  # messages, of which each is received while reading is interrupted
 
 
 def test_a_consumer_that_was_slow_does_not_wait_for_what_is_there(
@@ -37,6 +41,25 @@ def test_a_consumer_that_was_slow_does_not_wait_for_what_is_there(
             longest[-1] = max(longest[-1], time.perf_counter() - begin)
         number += EACH
     assert sum(longest) * 3 < sum(resumptions(kafka.bootstrap_servers, queue.queue_name))
+
+
+def test_a_slow_consumer_gets_messages_of_all_partitions(desk: Desk, queue: Queue, eventually: Eventually) -> None:
+    """Long before the first partition has no more: the records of the others are discarded in each pause."""
+    connection = desk.connect(prefetch=PREFETCH, partitions=PARTITIONS)
+    session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
+    session.create_producer(queue)  # makes the topic
+    producer = Producer({"bootstrap.servers": desk.servers})
+    for number in range(PARTITIONS):
+        for _ in range(EACH):
+            producer.produce(queue.queue_name, str(number), partition=number)
+            producer.poll(0)
+        producer.flush()
+    consumer = session.create_consumer(queue)
+    received = Counter[str]()
+    for _ in range(SLOWLY):
+        received[text(consumer.receive(WAIT_MS))] += 1
+        eventually(lambda: is_paused(connection, queue))
+    assert received.keys() == {str(number) for number in range(PARTITIONS)}
 
 
 def is_paused(connection: Connection, queue: Queue) -> bool:

@@ -34,6 +34,7 @@ class Fetching:
         self.reads: set[tuple[str, int]] = set()
         self.paused: set[tuple[str, int]] = set()
         self.given: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
 
     def incremental_assign(self, places: Any) -> None:
         for place in places:
@@ -58,6 +59,17 @@ class Fetching:
         return [
             TopicPartition(place.topic, place.partition, self.given.get(place.partition, -1001)) for place in places
         ]
+
+    def get_watermark_offsets(self, place: TopicPartition, _timeout: float, cached: bool) -> tuple[int, int]:
+        assert cached  # nothing is asked of the broker
+        return 0, self.ends.get(place.partition, -1001)
+
+    def resume_again(self) -> list[tuple[str, int, int]]:
+        """Pause, resume, and return what is read first."""
+        self.fetch.reading.pause(self)  # type: ignore[arg-type]
+        self.fetch.reading.resume(self)  # type: ignore[arg-type]
+        starts, self.starts = self.starts, []
+        return starts
 
     def hold(self, topic: str, number: int, state: State) -> AssignedPartition:
         partition = AssignedPartition(topic, number, state)
@@ -123,22 +135,54 @@ def test_a_partition_that_was_given_up_is_left_alone() -> None:
 
 
 def test_what_was_paused_is_assigned_anew_behind_what_was_given() -> None:
-    """Of what was paused and is still read; nothing of a partition of which no record came."""
+    """Of what was paused and is still read; a partition of which no record came is read from where it was."""
     fetching = Fetching()
     partitions = [
         fetching.hold(*place, State(0, 0, (), 0)) for place in (("q", 0), ("q.overflow", 0), ("q", 1), ("q", 2))
     ]
     fetching.given = {0: 7, 1: 9}
-    fetching.fetch.pause(fetching)  # type: ignore[arg-type]
+    fetching.ends = {0: 10, 1: 10, 2: 0}
+    fetching.fetch.reading.pause(fetching)  # type: ignore[arg-type]
     assert fetching.paused == fetching.reads
     fetching.fetch.unassign(fetching, [TopicPartition("q", 0)])  # type: ignore[arg-type]
     assert not partitions[1].is_held
-    fetching.fetch.resume(fetching)  # type: ignore[arg-type]
-    assert fetching.paused == {("q", 0), ("q.overflow", 0)}
+    fetching.fetch.reading.resume(fetching)  # type: ignore[arg-type]
+    assert fetching.paused == {("q", 0), ("q.overflow", 0), ("q", 2)}
     assert fetching.starts == [("q", 1, 9)]
+    fetching.fetch.reading.resume_later(fetching, has_read=True)  # type: ignore[arg-type]
+    assert fetching.paused == {("q", 0), ("q.overflow", 0)}
+    assert fetching.starts == [("q", 1, 9), ("q", 2, 0)]
     assert fetching.reads == {("q", 1), ("q", 2)}
     fetching.hold("q", 0, State(0, 0, (), 0))  # which asserts that it is paused no more
     assert fetching.paused == {("q.overflow", 0)}
+
+
+def test_after_each_pause_another_partition_is_read_first() -> None:
+    """Be it that it gave nothing, such as where a transaction has ended; one that has no more is not read first."""
+    fetching = Fetching()
+    for number in range(4):
+        fetching.hold("q", number, State(0, 0, (), 0))
+    fetching.ends = {0: 10, 1: 10, 2: 10, 3: 0}
+    fetching.given = {0: 4}
+    firsts = [fetching.resume_again() for _ in range(4)]
+    assert firsts == [[("q", 1, 0)], [("q", 2, 0)], [("q", 0, 4)], [("q", 1, 0)]]
+    assert fetching.paused == {("q", 0), ("q", 2), ("q", 3)}
+    fetching.fetch.reading.resume_later(fetching, has_read=False)  # type: ignore[arg-type]
+    assert fetching.paused == {("q", 0), ("q", 2), ("q", 3)}
+    while fetching.paused:  # not for long
+        fetching.fetch.reading.resume_later(fetching, has_read=False)  # type: ignore[arg-type]
+    assert fetching.starts == [("q", 0, 4), ("q", 2, 0), ("q", 3, 0)]
+
+
+def test_where_no_partition_has_more_all_are_read_at_once() -> None:
+    """As far as the client knows, which may be little."""
+    fetching = Fetching()
+    for number in range(2):
+        fetching.hold("q", number, State(0, 0, (), 0))
+    fetching.given = {0: 4}
+    fetching.ends = {0: 4}
+    assert fetching.resume_again() == [("q", 0, 4), ("q", 1, 0)]
+    assert not fetching.paused
 
 
 def test_what_is_left_twice_is_unassigned_once() -> None:
