@@ -13,9 +13,26 @@ from kjms.mapping import decode
 from kjms.txn.metadata import write_state
 from kjms.txn.states import PartitionSettlement
 
-__all__ = ["LeastReceiver"]
+__all__ = ["LeastReceiver", "LeastRecords"]
 
 WINDOW = 64  # offsets from what was dispatched to the dispatch limit, as kjms has it for slow commits
+
+
+class LeastRecords:
+    """The records that a consumer reads, one by one."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._records: list[KafkaMessage] = []  # the next one last
+
+    def next(self) -> KafkaMessage:
+        """Wait for the next record, and return it."""
+        while not self._records:
+            self._records = self._consumer.consume(BATCH, 1.0)[::-1]
+        record = self._records.pop()
+        if record.error():
+            raise RuntimeError(record.error())
+        return record
 
 
 class LeastReceiver:
@@ -29,7 +46,7 @@ class LeastReceiver:
         self._consumer = consumer
         self._guard = RLock()
         self._settlement: PartitionSettlement[KafkaMessage] = PartitionSettlement()
-        self._records: list[KafkaMessage] = []  # the next one last
+        self._records = LeastRecords(consumer)
         self._last: KafkaMessage | None = None  # it is settled, and not committed
 
     def receive(self) -> Message:
@@ -41,11 +58,7 @@ class LeastReceiver:
             if self._last is not None:
                 self._commit(self._last)
                 self._last = None
-            while not self._records:
-                self._records = self._consumer.consume(BATCH, 1.0)[::-1]
-            record = self._records.pop()
-            if record.error():
-                raise RuntimeError(record.error())
+            record = self._records.next()
             offset = record.offset()
             settlement.read(offset, record)
             settlement.dispatch(offset)

@@ -7,22 +7,20 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka import Message as KafkaMessage
 
+from benchmarks._least_transact import commit_transaction
 from kjms import Message, Queue
 from kjms.bench._reading import BATCH
-from kjms.bench.transactions import WAIT
 from kjms.mapping import decode
 from kjms.mapping.relocated import relocated_record
 from kjms.selector import parse_selector
-from kjms.txn.metadata import write_state
 from kjms.txn.states import NEVER, PartitionSettlement
 
 __all__ = ["LeastSelecting"]
 
 MOVED: Final = 2_000  # messages in a transaction, as kjms relocates them
-WINDOW: Final = 16_384  # offsets from what was dispatched to the dispatch limit, as kjms has it for quick commits
 
 Batch = list[tuple[int, Message]]
 """Messages with their offsets."""
@@ -122,12 +120,6 @@ class LeastSelecting:
             producer.produce(self._target, value, key, 0, headers=headers, timestamp=timestamp, on_delivery=report)
         producer.flush()
         moved = [record.offset() for record in records]
-        snapshot = settlement.snapshot(WINDOW, frozenset(moved))
-        state = snapshot.state
-        position = TopicPartition(self._topic, 0, state.committed_offset, write_state(state))
-        producer.send_offsets_to_transaction([position], self._consumer.consumer_group_metadata(), WAIT)
-        producer.commit_transaction(WAIT)
-        settlement.settle_each(moved)
-        settlement.committed(snapshot)
+        commit_transaction(producer, self._consumer, self._topic, settlement, moved)
         self.waiting.update(zip(sorted(offsets), records, strict=True))
         self._unmatched = []

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from threading import RLock
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
+from benchmarks._least_receive import LeastRecords
 from benchmarks._least_send import LeastMapping, LeastMessage
 from kjms import Message, Queue
-from kjms.bench._reading import BATCH
 from kjms.bench._stage import Stage
 from kjms.bench.transactions import QUICK, WAIT
 from kjms.mapping import decode
 from kjms.txn.metadata import write_state
 from kjms.txn.states import PartitionSettlement
 
-__all__ = ["LeastTransacted", "transactional_producer"]
+__all__ = ["LeastTransacted", "commit_transaction", "transactional_producer"]
 
 WINDOW = 16_384  # offsets from what was dispatched to the dispatch limit, as kjms has it for quick commits
 
@@ -43,7 +44,7 @@ class LeastTransacted:
         self._guard = RLock()
         self._mapping = LeastMapping()
         self._settlement: PartitionSettlement[KafkaMessage] = PartitionSettlement()
-        self._records: list[KafkaMessage] = []  # the next one last
+        self._records = LeastRecords(consumer)
         self._received: list[int] = []
         self._sent: list[LeastMessage] = []
         self._headers: list[list[tuple[str, bytes]]] = []
@@ -54,11 +55,7 @@ class LeastTransacted:
         if not self._guard.acquire(False):
             raise RuntimeError("another thread uses the session")
         try:
-            while not self._records:
-                self._records = self._consumer.consume(BATCH, 1.0)[::-1]
-            record = self._records.pop()
-            if record.error():
-                raise RuntimeError(record.error())
+            record = self._records.next()
             offset = record.offset()
             self._settlement.read(offset, record)
             self._settlement.dispatch(offset)
@@ -79,7 +76,7 @@ class LeastTransacted:
 
     def commit(self) -> None:
         """Commit what was sent, and settle what was received."""
-        producer, settlement = self._producer, self._settlement
+        producer = self._producer
         self._confirmed = 0
         producer.begin_transaction()
         for message, headers in zip(self._sent, self._headers, strict=True):
@@ -87,18 +84,29 @@ class LeastTransacted:
         producer.flush()
         if self._confirmed != len(self._sent):
             raise RuntimeError(f"{len(self._sent) - self._confirmed} records were not confirmed")
-        snapshot = settlement.snapshot(WINDOW, frozenset(self._received))
-        position = TopicPartition(self._topic, 0, snapshot.state.committed_offset, write_state(snapshot.state))
-        producer.send_offsets_to_transaction([position], self._consumer.consumer_group_metadata(), WAIT)
-        producer.commit_transaction(WAIT)
-        settlement.settle_each(self._received)
-        settlement.committed(snapshot)
+        commit_transaction(producer, self._consumer, self._topic, self._settlement, self._received)
         self._received, self._sent, self._headers = [], [], []
 
     def _report(self, error: KafkaError | None, _record: object) -> None:
         if error is not None:
             raise RuntimeError(error)
         self._confirmed += 1
+
+
+def commit_transaction(
+    producer: Producer,
+    consumer: Consumer,
+    topic: str,
+    settlement: PartitionSettlement[KafkaMessage],
+    settled: Collection[int],
+) -> None:
+    """Commit the transaction of *producer*, which settles the offsets *settled* of the one partition of *topic*."""
+    snapshot = settlement.snapshot(WINDOW, frozenset(settled))
+    position = TopicPartition(topic, 0, snapshot.state.committed_offset, write_state(snapshot.state))
+    producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata(), WAIT)
+    producer.commit_transaction(WAIT)
+    settlement.settle_each(settled)
+    settlement.committed(snapshot)
 
 
 def transactional_producer(stage: Stage, name: str) -> Producer:

@@ -22,8 +22,8 @@ from kjms.bench._workload import Clock
 from kjms.bench.receiving import SELECTOR, half_filled, listen_selector, receive_auto
 from kjms.bench.sending import (
     BULK_LINGER_MS,
-    TASKS,
     Completed,
+    by_tasks,
     send_async,
     send_asyncio,
     send_made,
@@ -72,9 +72,7 @@ async def _send_in_tasks(stage: Stage) -> float:
             for message in messages:
                 await sender.send(message)
 
-        with Clock() as clock:
-            await asyncio.gather(*(work() for _ in range(TASKS)))
-        return stage.count / clock.seconds
+        return await by_tasks(stage, work)
 
 
 def _send_by(stage: Stage, size: int) -> float:

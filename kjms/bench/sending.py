@@ -7,7 +7,7 @@ import statistics
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Event, Thread
@@ -280,9 +280,14 @@ async def _send_in_tasks(stage: Stage) -> float:
             for message in messages:
                 await producer.send(queue, message)
 
-        with Clock() as clock:
-            await asyncio.gather(*(work() for _ in range(TASKS)))
-        return stage.count / clock.seconds
+        return await by_tasks(stage, work)
+
+
+async def by_tasks(stage: Stage, work: Callable[[], Coroutine[Any, Any, None]]) -> float:
+    """Return the messages per second of tasks that all do *work*."""
+    with Clock() as clock:
+        await asyncio.gather(*(work() for _ in range(TASKS)))
+    return stage.count / clock.seconds
 
 
 @send_asyncio.side("kjms, one thread, with a completion listener")
@@ -326,11 +331,10 @@ async def _produce_in_tasks(stage: Stage) -> float:
 
     polling = Thread(target=poll, daemon=True)
     polling.start()
-    with Clock() as clock:
-        await asyncio.gather(*(work() for _ in range(TASKS)))
+    rate = await by_tasks(stage, work)
     ended.set()
     polling.join()
-    return stage.count / clock.seconds
+    return rate
 
 
 # --------------------------------------------------------------------------------------- many, and no one is waiting
