@@ -173,7 +173,6 @@ class KafkaSource:
             upkeep,
             relocations,
             dispatcher,
-            stall,
             lifecycle,
             peers,
             lock,

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.membership import Membership
     from kjms.engine.consumer.offset_committer import OffsetCommitter
     from kjms.engine.consumer.relocations import Relocations
-    from kjms.engine.consumer.stall import StallDetector
     from kjms.engine.consumer.transfer_reading import TransferReading
     from kjms.engine.consumer.upkeep import Upkeep
     from kjms.engine.handover.handover import Handover
@@ -69,7 +68,6 @@ class Rebalancing:
         upkeep: Upkeep,
         relocations: Relocations,
         dispatcher: Dispatcher,
-        stall: StallDetector,
         lifecycle: Lifecycle,
         handover: Handover | None,
         lock: threading.RLock,
@@ -85,7 +83,6 @@ class Rebalancing:
         self._upkeep = upkeep
         self._relocations = relocations
         self._dispatcher = dispatcher
-        self._stall = stall
         self._lifecycle = lifecycle
         self._handover = handover
         self._lock = lock
@@ -155,8 +152,7 @@ class Rebalancing:
         if self._lifecycle.is_closed or self._lifecycle.is_leaving:  # the poll is that of the closing
             return
         self._fetch.assign(consumer, [assigned.partition for assigned in partitions])
-        with self._lock:
-            self._stall.is_certain = True
+        self._upkeep.proved()
 
     def _on_revoke(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
         dispatcher = self._dispatcher

@@ -76,10 +76,10 @@ class Upkeep:
             self.proved()
 
     def proved(self) -> None:
-        """Note that what is held now is surely this process's."""
+        """Note that what is held now is surely this process's; wake consumers, also those that were given some back."""
         with self._lock:
             self._stall.is_certain = True
-            self._dispatcher.dispatch_limit_moved()
+            self._dispatcher.selector_queues.wake_all()
 
     def tick(self, now: float) -> bool:
         """Commit if that is wanted, or has not been done for a while by *now*; return whether it was."""
