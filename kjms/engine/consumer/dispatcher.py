@@ -311,6 +311,9 @@ class Dispatcher:
             instead.state = BLOCK[instead.state]
             instead.ready_in = 0
             self.held -= 1
+        if delivery.busy is not None and delivery.busy.waiting:
+            following = delivery.busy.waiting[0]
+            self.selector_queues.wake_session(slot.wakeup, lambda queue: self._wants(queue, following), but=slot)
 
     def _is_held_up(self, slot: ConsumerSlot, delivery: Delivery) -> bool:
         """Whether *slot* may not have *delivery*, for the sake of its group's order; if so, it waits from now on."""
@@ -319,12 +322,7 @@ class Dispatcher:
             return False
         delivery.state = BLOCK[delivery.state]
         delivery.ready_in = 0
-        for queue in self.selector_queues.values():
-            for other in queue.waiting:
-                if other.wakeup is session and self._wants(queue, delivery):
-                    del queue.waiting[other]
-                    other.wakeup.set()
-                    return True
+        self.selector_queues.wake_session(session, lambda queue: self._wants(queue, delivery))
         return True
 
     def let_go(self, delivery: Delivery) -> None:
@@ -355,10 +353,10 @@ class Dispatcher:
     def wait_behind_others(self, slot: ConsumerSlot) -> bool:
         """Have *slot* wait behind the consumers that wait while it takes message by message; return whether any does.
 
-        Other processes would take its waiting for a want.
+        Other processes would take its waiting for a want, and a message that waits for this session would stay.
         """
         queue = slot.queue
-        if queue is None or slot.returned or self.sharing.peers:
+        if queue is None or slot.returned or self.sharing.peers or slot.wakeup in self.groups.followed:
             return False
         if self.batches.size:
             queue.rotation.look(self.dispatched)
@@ -395,8 +393,11 @@ class Dispatcher:
 
     def dispatch_limit_moved(self) -> None:
         """Continue to dispatch: the dispatch limits have moved."""
+        if self.wants_dispatch_limit and self.groups.waiting:
+            self.selector_queues.wake_all()  # what waits for one session is ready for no consumer
+        else:
+            self.selector_queues.wake()
         self.wants_dispatch_limit = False
-        self.selector_queues.wake()
 
     def drop(self, partition: AssignedPartition) -> None:
         """Forget the messages of *partition*: another reader has it now."""

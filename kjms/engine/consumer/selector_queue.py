@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from kjms.engine.consumer.rotation import Rotation
@@ -294,6 +294,23 @@ class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
         for queue in self.values():
             while queue.wake_one():
                 pass
+
+    def wake_session(
+        self, session: threading.Event, wants: Callable[[SelectorQueue[D, C]], bool], but: C | None = None
+    ) -> None:
+        """Wake a consumer of *session*, other than *but*, that waits, and whose queue *wants* what is for the session.
+
+        Args:
+            session: The wake-up that its consumers share.
+            wants: Tells of a selector queue whether its consumers want it.
+            but: A consumer that has just taken a message.
+        """
+        for queue in self.values():
+            for slot in queue.waiting:
+                if slot.wakeup is session and slot is not but and wants(queue):
+                    del queue.waiting[slot]
+                    session.set()
+                    return
 
     def rest(self, queue: SelectorQueue[D, C], slot: C) -> None:
         """Note that *slot*, of *queue*, waits no longer; had it been woken, wake another one for what it leaves."""

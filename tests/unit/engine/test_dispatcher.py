@@ -44,18 +44,25 @@ STEPS = st.lists(
 )
 
 
-@given(steps=STEPS, keeps=st.booleans(), batch=st.integers(0, 4), consumers=st.integers(1, 6), rotates=st.booleans())
+@given(
+    steps=STEPS,
+    keeps=st.booleans(),
+    batch=st.integers(0, 4),
+    consumers=st.integers(1, 6),
+    alike=st.booleans(),
+    rotates=st.booleans(),
+)
 def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_order(
-    steps: list[tuple[str, int]], keeps: bool, batch: int, consumers: int, rotates: bool
+    steps: list[tuple[str, int]], keeps: bool, batch: int, consumers: int, alike: bool, rotates: bool
 ) -> None:
     """While consumers come and go no message is lost or doubled, overtakes, or reaches one that it does not match."""
     # The limit is larger than the number of steps: no message is overtaken by too many.
     dispatcher = Dispatcher(Queue("q"), keeps_unmatched=keeps, limit=50, batch=batch)
     partition = partition_from(0)
     unused: Any = None
-    sessions = [threading.Event() for _ in range(4)]  # some have two consumers
-    selectors = [SELECTORS[number % len(SELECTORS)] for number in range(consumers)]
-    slots = [ConsumerSlot(unused, selector, sessions[number % 4]) for number, selector in enumerate(selectors)]
+    sessions = [threading.Event() for _ in range(3)]  # some have two consumers, with other selectors
+    selectors = [None if alike else SELECTORS[number % len(SELECTORS)] for number in range(consumers)]
+    slots = [ConsumerSlot(unused, selector, sessions[number % 3]) for number, selector in enumerate(selectors)]
     arrived: list[Delivery] = []
     in_flight: list[Delivery] = []
     settled: list[Delivery] = []
@@ -68,6 +75,13 @@ def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_orde
         partition.settlement.settle(delivery.offset)
         settled.append(delivery)
         dispatcher.let_go(delivery)
+
+    def consumers_of(session: threading.Event) -> list[ConsumerSlot]:
+        return [slot for slot in slots if slot.wakeup is session and slot.queue is not None]
+
+    def sleep(session: threading.Event) -> None:
+        if all(slot.is_waiting for slot in consumers_of(session)):
+            session.clear()
 
     for slot in slots:
         dispatcher.join(slot)
@@ -89,6 +103,7 @@ def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_orde
             dispatcher.rest(slot)
         elif step == "behind" and not slot.batch:
             dispatcher.wait_behind_others(slot)
+            sleep(slot.wakeup)
         elif step == "return":
             dispatcher.batches.recall()
             for delivery in in_flight:
@@ -102,6 +117,7 @@ def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_orde
             taken = slot.batch.popleft() if slot.batch else dispatcher.take(slot)
             if taken is None:
                 assert slot.queue is None or slot.is_waiting
+                sleep(slot.wakeup)
                 continue
             assert wants(slot, taken)
             assert taken not in in_flight
@@ -124,6 +140,11 @@ def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_orde
             assert len({d.slot.wakeup for d in in_flight if d.slot is not None and d.group == group}) <= 1
         for busy in dispatcher.groups.busy.values():  # who waits, waits for somebody, or behind what is ready
             assert busy.session or not busy.waiting or any(d.ready_in and d.group == busy.key[1] for d in arrived)
+        # No session sleeps while a message waits for it, since the session has others of the message's group.
+        for session, groups in dispatcher.groups.followed.items():
+            firsts = [group.waiting[0] for group in groups]
+            asleep = [] if session.is_set() else [slot for slot in consumers_of(session) if slot.is_waiting]
+            assert not [d for d in firsts for slot in asleep if wants(slot, d)]
         # No consumer sleeps while a message that it matches is ready, and of no group, unless they rotate.
         for queue in dispatcher.selector_queues.values():
             assert not queue.woken & queue.waiting.keys()
@@ -267,6 +288,60 @@ def test_a_message_of_a_group_that_nobody_wants_holds_up_no_other() -> None:
     after = dispatcher.take(several)
     assert after is not None
     assert (after.offset, [delivery.offset for delivery in dispatcher.unmatched]) == (4, [1])
+
+
+def slots_of(dispatcher: Dispatcher, *wanted: tuple[int, threading.Event]) -> list[ConsumerSlot]:
+    """Return started consumers, each with one of the selectors, of a session."""
+    unused: Any = None
+    slots = [ConsumerSlot(unused, SELECTORS[which], session) for which, session in wanted]
+    for slot in slots:
+        dispatcher.join(slot)
+    return slots
+
+
+def test_a_consumer_does_not_wait_behind_others_for_what_only_it_may_have() -> None:
+    """The next message of a group waits for the session that has one of the group: the others wake it for nothing."""
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0)
+    quick, other = slots_of(dispatcher, (0, threading.Event()), (0, threading.Event()))
+    grouped(dispatcher, partition, 0, 1)
+    assert dispatcher.take(quick) is not None
+    assert dispatcher.take(other) is None
+    assert not dispatcher.wait_behind_others(quick)
+    following = dispatcher.take(quick)
+    assert following is not None
+    assert following.offset == 1
+
+
+def test_another_consumer_of_the_session_is_woken_for_the_next_message_of_a_group() -> None:
+    """The message before it, which that consumer does not want, is taken by the session's first one."""
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0)
+    session = threading.Event()
+    few, several, other = slots_of(dispatcher, (1, session), (2, session), (0, threading.Event()))
+    grouped(dispatcher, partition, 0, 1, 6)
+    assert dispatcher.take(few) is not None
+    assert dispatcher.take(other) is dispatcher.take(several) is None
+    session.clear()
+    assert dispatcher.take(few) is not None
+    assert session.is_set()
+    following = dispatcher.take(several)
+    assert following is not None
+    assert following.offset == 6
+
+
+def test_a_consumer_is_woken_for_a_message_of_a_group_that_was_beyond_the_dispatch_limit() -> None:
+    """It is ready for no other session, and its own one has a message of the group."""
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0)
+    first, other = slots_of(dispatcher, (0, threading.Event()), (0, threading.Event()))
+    partition.settlement.dispatch_limit = partition.extend_at = 1
+    grouped(dispatcher, partition, 0, 1)
+    assert dispatcher.take(first) is not None
+    assert dispatcher.take(other) is dispatcher.take(first) is None
+    partition.settlement.dispatch_limit = partition.extend_at = 2
+    dispatcher.dispatch_limit_moved()
+    assert first.wakeup.is_set()
+    following = dispatcher.take(first)
+    assert following is not None
+    assert following.offset == 1
 
 
 def test_who_leaves_takes_no_turn_of_a_group_with_him() -> None:
