@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kjms.engine.consumer.delivery import HIGHEST_PRIORITY
 from kjms.engine.consumer.rotation import SHARE, STREAK
 from kjms.engine.consumer.selector_queue import SelectorQueue
 from kjms.txn.delivery_states import DISPATCHED, READY, RETURN
@@ -55,11 +56,13 @@ class Batches:
 
     Attributes:
         size: The same.
+        priority: What arrives with a higher one goes before what is left of a batch.
     """
 
     def __init__(self, dispatcher: Dispatching, size: int) -> None:
         self._dispatcher = dispatcher
         self.size = size
+        self.priority = HIGHEST_PRIORITY
         self._slots: set[ConsumerSlot] = set()  # those that may have something left of a batch
 
     def __len__(self) -> int:
@@ -82,10 +85,10 @@ class Batches:
         dispatcher = self._dispatcher
         if len(dispatcher.selector_queues) > 1 or dispatcher.groups.busy:
             return
-        levels = [level for _, level in queue.levels if level]
+        levels = [(rank, level) for rank, level in queue.levels if level]
         if len(levels) != 1:
             return
-        level, batch = levels[0], slot.batch
+        (rank, level), batch = levels[0], slot.batch
         latest: AssignedPartition | None = None
         end = 0
         try:
@@ -116,6 +119,7 @@ class Batches:
             if batch:
                 batch[-1].partition.settlement.dispatch(batch[-1].offset)
                 self._slots.add(slot)
+                self.priority = min(self.priority, -rank)
                 queue.size -= len(batch)
                 dispatcher.held -= len(batch)
                 dispatcher.in_flight += len(batch)
@@ -147,6 +151,7 @@ class Batches:
                 except IndexError:  # its session took the last one
                     break
         self._slots.clear()
+        self.priority = HIGHEST_PRIORITY
         dispatcher = self._dispatcher
         dispatcher.in_flight -= len(back)
         dispatcher.dispatched -= len(back)

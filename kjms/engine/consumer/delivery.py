@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["AssignedPartition", "Delivery", "Event", "MessageSource", "Receipt", "Slot"]
 
 DEFAULT_PRIORITY: Final = 4  # of messages that do not say (JMS 2.0 §3.4.10)
+HIGHEST_PRIORITY: Final = 9
 POSSIBLE: Final = History(1, 1)  # of a message that a program may have seen
 
 

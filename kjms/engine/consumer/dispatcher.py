@@ -171,8 +171,8 @@ class Dispatcher:
         delivery.decode(self._destination)
         if delivery.priority != DEFAULT_PRIORITY:
             self.ranking.rank(is_needed=True)
-            if delivery.priority > DEFAULT_PRIORITY:
-                self.batches.recall()
+        if delivery.priority > self.batches.priority:
+            self.batches.recall()
         if delivery.due:
             self.delayed.add(delivery)
             return
@@ -219,6 +219,8 @@ class Dispatcher:
 
     def _extend(self, queue: _Queue, deliveries: Sequence[Delivery]) -> None:
         """Make *deliveries*, of the default priority, ready in *queue*, the only one, which they match."""
+        if self.batches.priority < DEFAULT_PRIORITY:
+            self.batches.recall()
         for delivery in deliveries:
             delivery.state = READY
             delivery.ready_in = 1
@@ -389,7 +391,10 @@ class Dispatcher:
 
     def release(self, now: int) -> None:
         """Make the messages ready that are due at *now*, in milliseconds since the epoch."""
-        self.put_back(self.delayed.release(now))
+        due = self.delayed.release(now)
+        if due:
+            self.batches.recall()  # what is due is older
+            self.put_back(due)
 
     def dispatch_limit_moved(self) -> None:
         """Continue to dispatch: the dispatch limits have moved."""

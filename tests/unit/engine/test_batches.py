@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from kjms.engine.consumer.delivery import Delivery
-from kjms.txn.delivery_states import DeliveryState
+from kjms.txn.delivery_states import RETURN, DeliveryState
 from tests.helpers import WAIT_SECONDS
 from tests.unit.engine.records import Record, Source, arrive, partition_from
 
@@ -99,6 +99,42 @@ def test_an_urgent_message_overtakes_a_batch() -> None:
     source.dispatcher.arrive(delivery)
     assert slot.poll() is delivery
     assert [taken.offset for taken in (slot.poll() for _ in range(29)) if taken] == list(range(1, 30))
+
+
+def test_a_batch_of_less_urgent_messages_is_overtaken_by_usual_ones() -> None:
+    """A message of the default priority that arrives, alone or in a run, is the next one."""
+    source = Source(1)
+    slot = source.slot()
+    for offset in range(1, 6):
+        delivery = Delivery(Record(offset, None, 1), source.partition, offset, offset)
+        source.partition.settlement.read(offset, delivery)
+        source.dispatcher.arrive(delivery)
+    assert [taken.offset for taken in (slot.poll(), slot.poll()) if taken] == [0, 1]
+    assert len(slot.batch) == 4
+    arrive(source.dispatcher, source.partition, 1, start=6)
+    assert [taken.offset for taken in (slot.poll(), slot.poll()) if taken] == [6, 2]
+    assert slot.batch
+    run = [Delivery(Record(offset), source.partition, offset, offset) for offset in (7, 8)]
+    source.partition.settlement.read_run(7, run)
+    source.dispatcher.arrive_run(run)
+    assert [taken.offset for taken in (slot.poll() for _ in range(5)) if taken] == [7, 8, 3, 4, 5]
+
+
+def test_a_message_that_is_due_overtakes_a_batch() -> None:
+    """It is older."""
+    source = Source(30)
+    slot = source.slot()
+    late = slot.poll()
+    assert late is not None
+    source.dispatcher.in_flight -= 1
+    late.state, late.due = RETURN[late.state], 1_000
+    source.dispatcher.put_back([late])
+    slot.poll()
+    assert slot.batch
+    source.dispatcher.release(999)
+    assert slot.batch
+    source.dispatcher.release(1_000)
+    assert [taken.offset for taken in (slot.poll(), slot.poll()) if taken] == [0, 2]
 
 
 def test_what_a_batch_has_left_goes_back_when_its_consumer_leaves() -> None:
