@@ -6,26 +6,19 @@ Spec: JMS 2.0 §4.4.11.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
 from kjms.client.dead_letters import handled_exception
-from kjms.engine import SessionTransaction, UnknownError
 from kjms.engine.kafka import inherited
-from kjms.errors import (
-    IllegalStateException,
-    JMSException,
-    JMSSecurityException,
-    TransactionRefusedException,
-    TransactionRolledBackException,
-)
+from kjms.errors import IllegalStateException, JMSException
 from kjms.options import SessionMode
 from kjms.txn.delivery_states import DISPATCHED
 
 if TYPE_CHECKING:
     from kjms.client.dead_letters import Redelivery
-    from kjms.engine import Copy, Delivery, MessageSource, Receipt, Slot
+    from kjms.engine import Delivery, MessageSource, Receipt, Slot
     from kjms.message import Message
     from kjms.options import FactoryOptions
 
@@ -35,9 +28,7 @@ __all__ = [
     "Client",
     "DupsOk",
     "Individual",
-    "Transacted",
     "acknowledgement_of",
-    "commit_failure",
 ]
 
 HASTE_SECONDS: Final = 0.0002  # a session that asks for the next message sooner commits before the consumer thread can
@@ -59,9 +50,11 @@ class Acknowledgement:
         self._is_closed = False
         self._inherited_from = 0  # in a forked child: the process whose messages these are
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the session holds as many unacknowledged messages as it may."""
+    def must_wait(self) -> bool:
+        """Return whether the session holds as many unacknowledged messages as it may; it is woken when it holds fewer.
+
+        Only the thread that delivers to listeners asks.
+        """
         return False
 
     @property
@@ -77,7 +70,7 @@ class Acknowledgement:
     def before_next(self, slot: Slot) -> bool:
         """Do what must be durable before the consumer of *slot* gets its next message; return whether it may get one.
 
-        It may not where `is_full`.
+        It may not while the session holds as many unacknowledged messages as it may.
         """
         return True
 
@@ -350,11 +343,13 @@ class Client(Acknowledgement):
         self.asks = limit is not None
         self._open: dict[Delivery, None] = {}  # in the order of dispatch
         self._is_repeated = False  # whether the last message was not delivered for the first time
-        self._unflushed: dict[MessageSource, list[Receipt]] = {}
+        self._unflushed: list[tuple[MessageSource, list[Receipt]]] = []  # what Kafka did not take
+        self._is_awaited = False  # whether the listeners' thread may wait until fewer are unacknowledged
 
-    @property
-    def is_full(self) -> bool:
-        return self._limit is not None and len(self._open) >= self._limit
+    def must_wait(self) -> bool:
+        self._is_awaited = True  # first: what is acknowledged from now on wakes the thread
+        self._is_awaited = self._limit is not None and len(self._open) >= self._limit
+        return self._is_awaited
 
     @property
     def held(self) -> Collection[Delivery]:
@@ -397,18 +392,30 @@ class Client(Acknowledgement):
         except BaseException:  # also Ctrl-C, at any point of it
             self._keep(settled)
             raise
+        if self._is_awaited:
+            _wake(settled)
 
     def _keep(self, deliveries: Iterable[Delivery]) -> None:
         """Keep what of *deliveries* was not settled."""
         self._open.update((delivery, None) for delivery in deliveries if delivery.state is DISPATCHED)
 
     def _settle(self, deliveries: list[Delivery]) -> None:
-        for reader, mine in _by_reader(deliveries):
-            self._unflushed.setdefault(reader, []).extend(reader.settle(mine))
-        lost = 0
-        for reader in list(self._unflushed):
-            lost += reader.flush(receipts=self._unflushed[reader])
-            del self._unflushed[reader]  # not before: what Kafka did not take is tried again
+        unflushed: dict[MessageSource, list[Receipt]] = {}  # of this call: others may be under way in other threads
+        try:
+            if self._unflushed:
+                with suppress(IndexError):
+                    while True:
+                        reader, receipts = self._unflushed.pop()
+                        unflushed.setdefault(reader, []).extend(receipts)
+            for reader, mine in _by_reader(deliveries):
+                unflushed.setdefault(reader, []).extend(reader.settle(mine))
+            lost = 0
+            for reader in list(unflushed):
+                lost += reader.flush(receipts=unflushed[reader])
+                del unflushed[reader]
+        except BaseException:
+            self._unflushed.extend(unflushed.items())  # tried again with the next ones
+            raise
         if lost:
             raise JMSException(
                 f"acknowledge: {lost} of {len(deliveries)} messages belong to partitions that this session"
@@ -467,13 +474,22 @@ class Individual(Client):
             JMSException: The message's partition was lost to another member of the group.
         """
         self._check_open()
-        if delivery in self._open:
-            try:
-                del self._open[delivery]
+        try:
+            if self._open.pop(delivery, delivery) is None:  # else it was acknowledged before, perhaps by another thread
                 self._settle([delivery])
-            except BaseException:
-                self._keep([delivery])
-                raise
+        except BaseException:
+            self._keep([delivery])
+            raise
+        if self._is_awaited:
+            _wake([delivery])
+
+
+def _wake(acknowledged: Iterable[Delivery]) -> None:
+    """Wake the session that had *acknowledged*."""
+    for delivery in acknowledged:
+        if delivery.slot is not None:
+            delivery.slot.wakeup.set()
+            return
 
 
 class _One:
@@ -489,96 +505,6 @@ class _One:
         self._mode.acknowledge_one(self._delivery)
 
 
-class Transacted(Client):
-    """SESSION_TRANSACTED: what was received and sent since the last commit or rollback is one unit (JMS 2.0 §4.4.7).
-
-    Messages that are sent wait here until then: no consumer sees them, and Kafka has no transaction open meanwhile.
-
-    Args:
-        redelivery: Decides what becomes of messages whose delivery failed.
-        commit: Carries out what the session did; returns the reason if nothing of it came through.
-        limit: How many messages may be received in one transaction; None: any number.
-    """
-
-    def __init__(
-        self,
-        redelivery: Redelivery,
-        commit: Callable[[SessionTransaction], JMSException | None],
-        limit: int | None = None,
-    ) -> None:
-        super().__init__(redelivery, limit)
-        self._commit = commit
-        self._sent: list[Copy] = []
-        self._uncertain: list[Delivery] = []  # what transactions had whose commit was interrupted
-
-    @property
-    def held(self) -> Collection[Delivery]:
-        return [*self._open, *self._uncertain]
-
-    @property
-    def has_received(self) -> bool:
-        """Whether messages were received since the last commit or rollback."""
-        return bool(self._open)
-
-    def take_received(self) -> list[Delivery]:
-        """Take out what was received, if nothing was sent: it is settled in another way. Else there is nothing."""
-        if self._sent:
-            return []
-        received, self._open = self._open, {}
-        return list(received)
-
-    def put_back(self, received: list[Delivery]) -> None:
-        """Put back what `take_received` took."""
-        self._open = dict.fromkeys(received)
-
-    def was_settled(self, received: list[Delivery]) -> None:
-        """Note that *received*, which `take_received` took, was settled: the transaction is committed."""
-
-    def sent(self, copy: Copy) -> None:
-        """Note a message that is to be sent."""
-        self._sent.append(copy)
-
-    def forget_sent(self) -> None:
-        """Destroy what was sent so far."""
-        self._sent = []
-
-    def acknowledge(self) -> None:
-        """Do nothing: the commit acknowledges (JMS 2.0 §3.6).
-
-        Raises:
-            IllegalStateException: The session is closed.
-        """
-        self._check_open()
-
-    def commit(self) -> JMSException | None:
-        """Send what was sent, and acknowledge what was received; return the reason if it is to be rolled back."""
-        sent, self._sent = self._sent, []
-        received, self._open = self._open, {}  # a close meanwhile gives nothing back that may be committed
-        if not sent and not received:
-            return None
-        try:
-            failure = self._commit(SessionTransaction(sent, list(received)))
-        except BaseException:
-            self._uncertain += received
-            raise
-        if failure is not None:
-            self._open = received
-        return failure
-
-    def rollback(self) -> Slot | None:
-        """Destroy what was sent, have what was received delivered again, and return whose the oldest of that is."""
-        self._sent = []
-        return self._deliver_again("its transaction was rolled back")
-
-    def interrupt(self) -> None:
-        self._sent = []
-        super().interrupt()
-
-    def close(self) -> None:
-        self._sent = []
-        super().close()
-
-
 def acknowledgement_of(mode: SessionMode, redelivery: Redelivery, options: FactoryOptions) -> Acknowledgement:
     """Return what a session of *mode* does with its messages, if it is not transacted."""
     if mode == SessionMode.AUTO_ACKNOWLEDGE:
@@ -588,12 +514,3 @@ def acknowledgement_of(mode: SessionMode, redelivery: Redelivery, options: Facto
     if mode == SessionMode.DUPS_OK_ACKNOWLEDGE:
         return DupsOk(redelivery)
     return Individual(redelivery, options.max_unacknowledged)
-
-
-def commit_failure(failure: JMSException) -> JMSException:
-    """Return the error of a commit that came to nothing because of *failure*, or whose outcome is unknown."""
-    if isinstance(failure, UnknownError):
-        return JMSException(f"commit: {failure}", failure.error_code, failure)
-    is_refused = isinstance(failure, JMSSecurityException)
-    kind = TransactionRefusedException if is_refused else TransactionRolledBackException
-    return kind(f"commit: the transaction was rolled back: {failure}", failure.error_code, failure)

@@ -15,11 +15,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
-from kjms.client.acknowledge_modes import Acknowledgement, Transacted
+from kjms.client.acknowledge_modes import Acknowledgement
 from kjms.client.completion_queue import CompletionQueue
 from kjms.client.consumer import MessageConsumer
 from kjms.client.producer import MessageProducer
 from kjms.client.session import Session
+from kjms.client.transacted import Transacted
 from kjms.engine import DURABLE, NON_DURABLE
 from kjms.errors import (
     IllegalStateException,

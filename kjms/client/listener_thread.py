@@ -26,6 +26,7 @@ _log = logging.getLogger("kjms.session")
 FAILURE_SECONDS: Final = 1.0  # a delivery that Kafka made fail is tried again after that
 LOOK_SECONDS: Final = 0.05  # between looks whether consumers in other processes want the messages
 SHARE_SECONDS: Final = 0.005  # for so long a consumer is served, with all that is at hand, before the next one is
+REPORT_SECONDS: Final = 1.0  # a session that was at its limit so lately is still at work: that is not told again
 POLL_SECONDS: Final = 1.0  # the thread is woken for everything; this only guards against a lost wake
 
 
@@ -121,7 +122,7 @@ class ListenerThread:
         self._is_ended = True
 
     def _run(self) -> None:
-        was_full = False
+        was_full, full_at = False, -REPORT_SECONDS
         is_due = True  # whether consumers are asked, too, that have found nothing and were not woken since
         delivered: list[MessageConsumer] = []  # those that had a message in the last pass; of the others most wait
         rivals = _Rivals()
@@ -132,10 +133,12 @@ class ListenerThread:
                 rivals.look(self.listening)
             consumers, first = self.listening if is_for_all else delivered, self.first
             delivered = []
-            is_full = self._core.acknowledgement.is_full
+            is_full = self._core.acknowledgement.must_wait()
             if is_full:
-                if not was_full:
+                now = time.monotonic()
+                if not was_full and now - full_at >= REPORT_SECONDS:
                     self._report(self._core.overrun("delivery"))
+                full_at = now
                 for consumer in self.listening:
                     consumer._slot.rest()
                 consumers = []

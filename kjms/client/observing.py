@@ -12,10 +12,11 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kjms.client.acknowledge_modes import Acknowledgement, Auto, Client, Individual, Transacted
+from kjms.client.acknowledge_modes import Acknowledgement, Auto, Client, Individual
 from kjms.client.completion_queue import CompletionQueue, Pending
 from kjms.client.listener_thread import ListenerThread
 from kjms.client.session_sender import SessionSender
+from kjms.client.transacted import Transacted
 from kjms.observe import (
     Committed,
     DeadLettered,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kjms.client.acknowledge_modes import Acknowledgement, Auto, Client, Transacted, commit_failure
+from kjms.client.acknowledge_modes import Acknowledgement, Auto, Client
 from kjms.client.blocking_receiver import BlockingReceiver
 from kjms.client.browser import QueueBrowser
 from kjms.client.closing import AutoCloseable
@@ -21,6 +21,7 @@ from kjms.client.session_core import SessionCore
 from kjms.client.session_parts import SessionParts
 from kjms.client.slot_opener import SlotOpener, either
 from kjms.client.topic_subscriber import TopicSubscriber
+from kjms.client.transacted import Transacted, commit_failure
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.engine import DURABLE, NON_DURABLE, Space
 from kjms.errors import (

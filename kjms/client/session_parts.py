@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kjms.client.acknowledge_modes import Acknowledgement, Transacted, acknowledgement_of
+from kjms.client.acknowledge_modes import Acknowledgement, acknowledgement_of
 from kjms.client.dead_letters import Redelivery
 from kjms.client.listener_thread import ListenerThread
 from kjms.client.observing import (
@@ -17,6 +17,7 @@ from kjms.client.observing import (
     observed_acknowledgement_of,
 )
 from kjms.client.session_sender import SessionSender
+from kjms.client.transacted import Transacted
 from kjms.observe._observers import Observers
 from kjms.options import SessionMode
 

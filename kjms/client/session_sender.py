@@ -14,10 +14,10 @@ from kjms.mapping import sign
 from kjms.options import DeliveryMode
 
 if TYPE_CHECKING:
-    from kjms.client.acknowledge_modes import Transacted
     from kjms.client.completion_listener import CompletionListener
     from kjms.client.completion_queue import CompletionQueue
     from kjms.client.thread_guard import ThreadGuard
+    from kjms.client.transacted import Transacted
     from kjms.engine import Engine
     from kjms.message import Message
     from kjms.options import FactoryOptions

@@ -6,6 +6,7 @@ import copy
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -27,10 +28,13 @@ from kjms import (
     TextMessage,
     Topic,
 )
-from tests.helpers import WAIT_MS, Eventually, seen, send, text, texts_of
+from tests.helpers import WAIT_MS, Eventually, numbered, seen, send, text, texts_of
 
 BY_ITSELF = [Session.AUTO_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE]
 BY_THE_CLIENT = [Session.CLIENT_ACKNOWLEDGE, Session.INDIVIDUAL_ACKNOWLEDGE]
+
+MANY = 600  # messages
+LIMIT = 10  # of them, for a session
 
 Settled = Callable[[Queue], int]
 
@@ -302,6 +306,40 @@ def test_a_listener_at_its_sessions_limit_waits(kafka: Any, queue: Queue, eventu
         eventually(lambda: len(heard) == 3)
         assert text(heard[2]) == "c"
     assert [type(failure) for failure in told] == [ResourceAllocationException]
+
+
+def test_a_pool_of_threads_acknowledges_what_a_listener_gives_it(
+    kafka: Any, queue: Queue, settled: Settled, eventually: Eventually
+) -> None:
+    """They do so at the same time, and twice; the listener of a session at its limit is called as soon as it may."""
+    factory = ConnectionFactory(kafka.bootstrap_servers, max_unacknowledged=LIMIT)
+    given = SimpleQueue[Message | None]()
+    done: list[Message] = []
+
+    def work() -> None:
+        while (message := given.get()) is not None:
+            message.acknowledge()
+            message.acknowledge()
+            done.append(message)
+
+    pool = [threading.Thread(target=work) for _ in range(4)]
+    with factory.create_connection() as connection:
+        told: list[JMSException] = []
+        connection.exception_listener = told.append
+        numbered(connection, queue, MANY)
+        for thread in pool:
+            thread.start()
+        connection.start()
+        consumer = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE).create_consumer(queue)
+        consumer.message_listener = given.put
+        eventually(lambda: len(done) == MANY)
+        for _ in pool:
+            given.put(None)
+        for thread in pool:
+            thread.join()
+    assert sorted(int(text(message)) for message in done) == list(range(MANY))
+    assert {type(failure) for failure in told} <= {ResourceAllocationException}
+    assert settled(queue) == MANY
 
 
 # Recovery.

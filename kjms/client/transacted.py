@@ -1,0 +1,120 @@
+"""What a transacted session does with the messages that it receives and sends (JMS 2.0 §4.4.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from kjms.client.acknowledge_modes import Client
+from kjms.engine import SessionTransaction, UnknownError
+from kjms.errors import (
+    JMSException,
+    JMSSecurityException,
+    TransactionRefusedException,
+    TransactionRolledBackException,
+)
+
+if TYPE_CHECKING:
+    from kjms.client.dead_letters import Redelivery
+    from kjms.engine import Copy, Delivery, Slot
+
+__all__ = ["Transacted", "commit_failure"]
+
+
+class Transacted(Client):
+    """SESSION_TRANSACTED: what was received and sent since the last commit or rollback is one unit (JMS 2.0 §4.4.7).
+
+    Messages that are sent wait here until then: no consumer sees them, and Kafka has no transaction open meanwhile.
+
+    Args:
+        redelivery: Decides what becomes of messages whose delivery failed.
+        commit: Carries out what the session did; returns the reason if nothing of it came through.
+        limit: How many messages may be received in one transaction; None: any number.
+    """
+
+    def __init__(
+        self,
+        redelivery: Redelivery,
+        commit: Callable[[SessionTransaction], JMSException | None],
+        limit: int | None = None,
+    ) -> None:
+        super().__init__(redelivery, limit)
+        self._commit = commit
+        self._sent: list[Copy] = []
+        self._uncertain: list[Delivery] = []  # what transactions had whose commit was interrupted
+
+    @property
+    def held(self) -> Collection[Delivery]:
+        return [*self._open, *self._uncertain]
+
+    @property
+    def has_received(self) -> bool:
+        """Whether messages were received since the last commit or rollback."""
+        return bool(self._open)
+
+    def take_received(self) -> list[Delivery]:
+        """Take out what was received, if nothing was sent: it is settled in another way. Else there is nothing."""
+        if self._sent:
+            return []
+        received, self._open = self._open, {}
+        return list(received)
+
+    def put_back(self, received: list[Delivery]) -> None:
+        """Put back what `take_received` took."""
+        self._open = dict.fromkeys(received)
+
+    def was_settled(self, received: list[Delivery]) -> None:
+        """Note that *received*, which `take_received` took, was settled: the transaction is committed."""
+
+    def sent(self, copy: Copy) -> None:
+        """Note a message that is to be sent."""
+        self._sent.append(copy)
+
+    def forget_sent(self) -> None:
+        """Destroy what was sent so far."""
+        self._sent = []
+
+    def acknowledge(self) -> None:
+        """Do nothing: the commit acknowledges (JMS 2.0 §3.6).
+
+        Raises:
+            IllegalStateException: The session is closed.
+        """
+        self._check_open()
+
+    def commit(self) -> JMSException | None:
+        """Send what was sent, and acknowledge what was received; return the reason if it is to be rolled back."""
+        sent, self._sent = self._sent, []
+        received, self._open = self._open, {}  # a close meanwhile gives nothing back that may be committed
+        if not sent and not received:
+            return None
+        try:
+            failure = self._commit(SessionTransaction(sent, list(received)))
+        except BaseException:
+            self._uncertain += received
+            raise
+        if failure is not None:
+            self._open = received
+        return failure
+
+    def rollback(self) -> Slot | None:
+        """Destroy what was sent, have what was received delivered again, and return whose the oldest of that is."""
+        self._sent = []
+        return self._deliver_again("its transaction was rolled back")
+
+    def interrupt(self) -> None:
+        self._sent = []
+        super().interrupt()
+
+    def close(self) -> None:
+        self._sent = []
+        super().close()
+
+
+def commit_failure(failure: JMSException) -> JMSException:
+    """Return the error of a commit that came to nothing because of *failure*, or whose outcome is unknown."""
+    if isinstance(failure, UnknownError):
+        return JMSException(f"commit: {failure}", failure.error_code, failure)
+    is_refused = isinstance(failure, JMSSecurityException)
+    kind = TransactionRefusedException if is_refused else TransactionRolledBackException
+    return kind(f"commit: the transaction was rolled back: {failure}", failure.error_code, failure)
