@@ -23,7 +23,7 @@ from kjms import (
 from tests.helpers import NOTHING_MS, WAIT_MS, Completions, Eventually, now_ms, refused, seen, text
 
 
-def dispatch_limit_moved(*texts: str, count: int = 2) -> list[tuple[str, bool, int]]:
+def redelivered(*texts: str, count: int = 2) -> list[tuple[str, bool, int]]:
     """What redelivered messages look like."""
     return [(each, True, count) for each in texts]
 
@@ -61,7 +61,7 @@ def test_a_transacted_session_has_no_other_mode(desk: Any, queue: Queue, argumen
     with pytest.raises(IllegalStateException, match="transacted"):
         session.recover()
     session.rollback()
-    assert desk.seen(consumer, 1) == dispatch_limit_moved("a")
+    assert desk.seen(consumer, 1) == redelivered("a")
 
 
 @pytest.mark.requirement("JAK-getTransacted-2", "JMS-4.4.11-1", "JAK-commit-7", "JAK-rollback-7", "NET-20")
@@ -131,7 +131,7 @@ def test_a_commit_acknowledges_what_was_received(desk: Any, everything: Everythi
     desk.send(everything.slot, "c")
     assert [desk.seen(consumer, 1) for consumer in everything.consumers] == [[("c", False, 1)]] * 5
     everything.session.close()
-    assert desk.left(everything.source) == dispatch_limit_moved("c")
+    assert desk.left(everything.source) == redelivered("c")
 
 
 @pytest.mark.requirement(
@@ -145,7 +145,7 @@ def test_transactions_are_a_series_of_units(desk: Any, everything: Everything) -
     assert [desk.texts(consumer, 1) for consumer in everything.consumers] == [["c"]] * 5
     desk.send(everything.target, "rolled back", by=everything.session)
     everything.session.rollback()
-    assert [desk.seen(consumer, 1) for consumer in everything.consumers] == [dispatch_limit_moved("c")] * 5
+    assert [desk.seen(consumer, 1) for consumer in everything.consumers] == [redelivered("c")] * 5
     desk.send(everything.target, "3", by=everything.session)
     everything.session.commit()
     assert desk.stored(everything.target) == ["1", "2", "3"]
@@ -161,7 +161,7 @@ def test_a_rollback_undoes_all_of_it(desk: Any, everything: Everything) -> None:
     for count in (2, 3):
         everything.session.rollback()
         again = [desk.seen(consumer, 2) for consumer in everything.consumers]
-        assert again == [dispatch_limit_moved("a", "b", count=count)] * 5
+        assert again == [redelivered("a", "b", count=count)] * 5
     everything.session.commit()
     for place in (*everything.queues, everything.target):
         desk.send(place, "3")
@@ -203,7 +203,7 @@ def test_a_transaction_holds_only_what_its_own_session_did(desk: Any, queue: Que
     assert desk.stored(other_queue) == ["nobody's", "yours"]
     nobodys.close()
     yours.close()
-    assert desk.seen(consumers[0], 1) == dispatch_limit_moved("a")
+    assert desk.seen(consumers[0], 1) == redelivered("a")
     assert consumers[0].receive(NOTHING_MS) is None
     mine.commit()
     assert desk.stored(other_queue) == ["nobody's", "yours"]
@@ -224,7 +224,7 @@ def test_receiving_a_message_is_no_part_of_the_transaction_that_sent_it(desk: An
     assert desk.stored(queue) == ["a"]
     sender.rollback()
     sender.close()
-    assert desk.seen(consumer, 1) == dispatch_limit_moved("a")
+    assert desk.seen(consumer, 1) == redelivered("a")
     receiver.commit()
     receiver.close()
     assert desk.left(queue) == []
@@ -258,7 +258,7 @@ def test_the_end_of_a_transaction_lets_go_of_what_it_held(desk: Any, queue: Queu
     assert second.receive(NOTHING_MS) is None
     first.close()
     getattr(holder, end)()
-    again = [] if end == "commit" else dispatch_limit_moved("a1")
+    again = [] if end == "commit" else redelivered("a1")
     assert desk.seen(second, len(again) + 1) == [*again, ("a2", False, 1)]
 
 
@@ -274,7 +274,7 @@ def test_closing_rolls_back(desk: Any, queue: Queue, other_queue: Queue, what: s
         desk.send(other_queue, "never", by=session)
     for closed in sessions if what == "session" else [connection]:
         closed.close()
-    assert desk.left(queue) == dispatch_limit_moved("a", "b")
+    assert desk.left(queue) == redelivered("a", "b")
     assert desk.stored(other_queue) == []
 
 
@@ -296,7 +296,7 @@ def test_a_transaction_outlives_its_consumers_and_producers(
     getattr(session, end)()
     assert desk.stored(other_queue) == (["sent"] if end == "commit" else [])
     consumer = getattr(session, kind)(*arguments)
-    again = [] if end == "commit" else dispatch_limit_moved("a")
+    again = [] if end == "commit" else redelivered("a")
     assert desk.seen(consumer, len(again) + 1) == [*again, ("b", False, 1)]
     session.commit()
 
@@ -351,7 +351,7 @@ def test_a_selective_consumer_holds_only_what_it_wants(desk: Any, queue: Queue) 
     even = session.create_consumer(queue, "n = 0 OR n = 2 OR n = 4")
     assert desk.texts(even, 2) == ["0", "2"]
     session.rollback()
-    assert desk.seen(even, 3) == [*dispatch_limit_moved("0", "2"), ("4", False, 1)]
+    assert desk.seen(even, 3) == [*redelivered("0", "2"), ("4", False, 1)]
     session.commit()
     session.close()
     assert desk.left(queue) == [(number, False, 1) for number in "135"]
@@ -366,7 +366,7 @@ def test_messages_of_a_transaction_have_their_priority(desk: Any, queue: Queue) 
     consumer = session.create_consumer(queue)
     assert desk.texts(consumer, 4) == ["9", "9", "4", "1"]
     session.rollback()
-    assert desk.seen(consumer, 4) == dispatch_limit_moved("9", "9", "4", "1")
+    assert desk.seen(consumer, 4) == redelivered("9", "9", "4", "1")
     session.commit()
 
 
@@ -403,7 +403,7 @@ def test_what_was_rolled_back_waits_for_its_time(desk: Any, queue: Queue) -> Non
     session.rollback()
     assert desk.seen(consumer, 1) == [("b", False, 1)]
     session.commit()
-    assert desk.seen(consumer, 1) == dispatch_limit_moved("a")
+    assert desk.seen(consumer, 1) == redelivered("a")
     assert now_ms() - began >= 600
     session.commit()
 
@@ -432,7 +432,7 @@ def test_a_listener_ends_its_sessions_transactions(
     desk.send(queue, *"abcde")
     eventually(lambda: len(heard) == 8)
     first = [(name, False, 1) for name in "abcde"]
-    assert heard == [*first[:3], *dispatch_limit_moved("a", "b", "c"), *first[3:]]
+    assert heard == [*first[:3], *redelivered("a", "b", "c"), *first[3:]]
     eventually(lambda: desk.stored(other_queue) == list("abcde"))
     session.close()
     assert desk.left(queue) == []
@@ -461,12 +461,12 @@ def test_a_listener_that_raises_ends_no_transaction(
     session.create_consumer(queue).message_listener = listener
     desk.send(queue, *"abc")
     assert ended.wait(20)
-    again = [] if end == "commit" else dispatch_limit_moved(*"abc")
+    again = [] if end == "commit" else redelivered(*"abc")
     eventually(lambda: len(heard) == 3 + len(again))
     assert heard == [("a", False, 1), ("b", False, 1), ("c", False, 1), *again]
     session.close()
     assert desk.stored(other_queue) == (["a", "b", "c"] if end == "commit" else [])
-    assert desk.left(queue) == ([] if end == "commit" else dispatch_limit_moved(*"abc", count=3))
+    assert desk.left(queue) == ([] if end == "commit" else redelivered(*"abc", count=3))
 
 
 def test_several_listeners_of_a_session_share_its_transaction(
@@ -490,7 +490,7 @@ def test_several_listeners_of_a_session_share_its_transaction(
         eventually(lambda count=number: len(heard) >= count)
     eventually(lambda: len(heard) == 6)
     assert heard[3] == ("1", True, 2)
-    assert sorted(heard[3:]) == dispatch_limit_moved("1", "2", "3")
+    assert sorted(heard[3:]) == redelivered("1", "2", "3")
     session.close()
     assert desk.left(queue) == desk.left(other_queue) == []
 

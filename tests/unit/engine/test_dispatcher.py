@@ -265,16 +265,19 @@ def grouped(dispatcher: Dispatcher, partition: AssignedPartition, *numbers: int)
         dispatcher.arrive(delivery)
 
 
+def slots_of(dispatcher: Dispatcher, *wanted: tuple[int, threading.Event]) -> list[ConsumerSlot]:
+    """Return started consumers, each with one of the selectors, of a session."""
+    unused: Any = None
+    slots = [ConsumerSlot(unused, SELECTORS[which], session) for which, session in wanted]
+    for slot in slots:
+        dispatcher.join(slot)
+    return slots
+
+
 def test_a_message_of_a_group_that_nobody_wants_holds_up_no_other() -> None:
     """Behind a message that its session has settled, the next one that matches a consumer is ready."""
-    dispatcher, partition, unused = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0), None
-    sessions = [threading.Event() for _ in range(3)]
-    few, several, everything = (
-        ConsumerSlot(unused, SELECTORS[which], session)  # type: ignore[arg-type]
-        for which, session in zip((1, 2, 0), sessions, strict=True)
-    )
-    for slot in (few, several, everything):
-        dispatcher.join(slot)
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0)
+    few, several, everything = slots_of(dispatcher, *((which, threading.Event()) for which in (1, 2, 0)))
     grouped(dispatcher, partition, 0, 1, 4)
     first = dispatcher.take(few)
     assert first is not None
@@ -288,15 +291,6 @@ def test_a_message_of_a_group_that_nobody_wants_holds_up_no_other() -> None:
     after = dispatcher.take(several)
     assert after is not None
     assert (after.offset, [delivery.offset for delivery in dispatcher.unmatched]) == (4, [1])
-
-
-def slots_of(dispatcher: Dispatcher, *wanted: tuple[int, threading.Event]) -> list[ConsumerSlot]:
-    """Return started consumers, each with one of the selectors, of a session."""
-    unused: Any = None
-    slots = [ConsumerSlot(unused, SELECTORS[which], session) for which, session in wanted]
-    for slot in slots:
-        dispatcher.join(slot)
-    return slots
 
 
 def test_a_consumer_does_not_wait_behind_others_for_what_only_it_may_have() -> None:
@@ -346,13 +340,8 @@ def test_a_consumer_is_woken_for_a_message_of_a_group_that_was_beyond_the_dispat
 
 def test_who_leaves_takes_no_turn_of_a_group_with_him() -> None:
     """Behind a message that no longer matches a consumer, the next of its group is ready."""
-    dispatcher, partition, unused = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0), None
-    few, several, everything = (
-        ConsumerSlot(unused, SELECTORS[which], threading.Event())  # type: ignore[arg-type]
-        for which in (1, 2, 0)
-    )
-    for slot in (few, several, everything):
-        dispatcher.join(slot)
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0)
+    few, several, everything = slots_of(dispatcher, *((which, threading.Event()) for which in (1, 2, 0)))
     grouped(dispatcher, partition, 0, 1, 4)
     first = dispatcher.take(few)
     assert first is not None
