@@ -276,6 +276,13 @@ def stress(arguments: Sequence[str]) -> int:
     return run("test", "tests/stress/stress.py", *arguments)
 
 
+def simulate(arguments: Sequence[str]) -> int:
+    """Run the engine under schedules that a seed decides (a minute; --minutes); show, shrink, twice, power ..."""
+    if arguments[:1] == ["power"]:
+        return run("test", "-m", "tests.simulation.power", *arguments[1:])
+    return run("test", "-m", "tests.simulation", *arguments)
+
+
 def mutants(arguments: Sequence[str]) -> int:
     """Break the engine in one place at a time, and expect a test to fail each time (a quarter of an hour)."""
     return run("test", "tests/mutants/run.py", *arguments)
@@ -297,6 +304,7 @@ CHORES: dict[str, Callable[[Sequence[str]], int]] = {
         fuzz,
         crash,
         stress,
+        simulate,
         mutants,
     )
 }

@@ -1,0 +1,482 @@
+"""Carry out a plan with kjms, several processes of it on one in-memory Kafka, and record the history.
+
+It runs in the simulated world: `world.install` comes before its import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from kjms import ConnectionFactory, DeliveryMode, DestinationOptions, JMSException, Queue, RedeliveryPolicy
+from kjms.testing import MemoryKafka
+from kjms.testing._controls import _memberships
+from tests.simulation import threads
+from tests.simulation.history import Call, Disturbance, History, Kind, Outcome, Rules, Sent
+from tests.simulation.plans import AUTO, CLIENT, DUPS_OK, INDIVIDUAL, MATCHES, TRANSACTED, Plan
+from tests.simulation.scheduler import Broken, Process
+from tests.simulation.threads import Event, Thread, sleep
+
+SOURCE: Final = Queue("source")
+TARGET: Final = Queue("target")
+NEAR_SECONDS, FAR_SECONDS, FAULTY_SECONDS = 8.0, 25.0, 30.0  # how long a message may wait for a waiting consumer
+SETTLING_SECONDS: Final = 12.0  # after the last send, in a calm run: the time in which all must be consumed
+LEAVING_SECONDS: Final = 8.0  # for the threads of a closed connection to end
+
+Result = TypeVar("Result")
+
+
+class Failed(Exception):
+    """The program's session cannot go on; the history says why."""
+
+
+class Receiver:
+    """A session of a consuming thread."""
+
+    def __init__(self, run: Run, process: Process, factory: ConnectionFactory, spec: Plan, name: str) -> None:
+        self.run, self.process, self.factory, self.spec, self.name = run, process, factory, spec, name
+        self.mode: int = spec["mode"]
+        self.connection: Any = None
+        self.session: Any = None
+        self.consumers: list[Any] = []
+        self.held: dict[str, Any] = {}  # name -> message, those that are with the session
+        self.implicit: Call | None = None  # AUTO, DUPS_OK: what the next receive settles
+        self.outputs = 0
+        self.ops: list[list[Any]] = [*spec["ops"]]
+        self.tick = 0
+
+    def thread(self) -> None:
+        """Do what the plan says, until the run is over; open everything again after an error."""
+        sleep(self.spec["start"])
+        while not self.run.is_over.is_set():
+            try:
+                self.open()
+                if self.spec["way"] == "listener":
+                    self.listen()
+                else:
+                    while not self.run.is_over.is_set():
+                        self.receive(*self.next_op())
+            except Failed:
+                sleep(0.05)
+            self.close()
+
+    def call(self, kind: Kind, what: str, function: Callable[..., Result], *arguments: Any, **about: Any) -> Result:
+        """Call *function*, and record it; raise Failed where it raises."""
+        return self.run.call(self.process, self.name, kind, what, function, *arguments, **about)[0]
+
+    def open(self) -> None:
+        self.connection = self.call(Kind.OTHER, "connect", self.factory.create_connection)
+        self.session = self.call(Kind.OTHER, "create session", self.connection.create_session, self.mode)
+        make = self.session.create_consumer
+        self.consumers = [self.call(Kind.OTHER, "create consumer", make, SOURCE, s) for s in self.spec["selectors"]]
+        if self.spec["way"] != "listener":
+            self.call(Kind.OTHER, "start", self.connection.start)
+
+    def next_op(self) -> list[Any]:
+        """Return what is next; when the ops are done: wait at one consumer, or at two in turn."""
+        if self.ops:
+            return self.ops.pop(0)
+        many = len(self.consumers)
+        if self.spec["tail"] == "settle" and self.held:
+            self.settle()
+        return [self.tick % many, 5_000 if many > 1 else 300_000, 0, self.spec["tail"]]
+
+    def receive(self, number: int, timeout: int, think: float, action: str) -> None:
+        self.tick += 1
+        receive = self.consumers[number].receive if timeout else self.consumers[number].receive_no_wait
+        message, call = self.run.call(
+            self.process,
+            self.name,
+            Kind.RECEIVE,
+            "receive",
+            receive,
+            *([timeout] if timeout else []),
+            timeout=timeout / 1_000,
+            consumer=number,
+            selector=self.spec["selectors"][number],
+        )
+        self.settled_implicitly()
+        if message is None:
+            return
+        self.delivered(message, call)
+        sleep(think)
+        self.act(number, action)
+
+    def delivered(self, message: Any, call: Call) -> None:
+        """Record that *message* came with *call*."""
+        name = message.text
+        call.messages = (name,)
+        call.count = message.get_int_property("JMSXDeliveryCount")
+        call.is_redelivered = message.jms_redelivered
+        if self.mode in {AUTO, DUPS_OK}:
+            self.implicit = self.run.begin(self.process, self.name, Kind.SETTLE, "implicit", messages=(name,))
+        else:
+            self.held[name] = message
+
+    def settled_implicitly(self) -> None:
+        """Record that the last receive settled the message before: certainly, with AUTO."""
+        call, self.implicit = self.implicit, None
+        if call is not None:
+            call.end = threads.sched.now
+            call.outcome = Outcome.DONE if self.mode == AUTO else Outcome.UNKNOWN
+
+    def act(self, number: int, action: str) -> None:
+        if action == "settle":
+            self.settle()
+        elif action == "back" and self.mode not in {AUTO, DUPS_OK}:
+            back = self.session.rollback if self.mode == TRANSACTED else self.session.recover
+            held, self.held = (*self.held,), {}
+            self.call(Kind.GIVE_BACK, "give back", back, messages=held)
+        elif action == "reopen" and not self.held:
+            self.call(Kind.OTHER, "close consumer", self.consumers[number].close, consumer=number)
+            selector = self.spec["selectors"][number]
+            make = self.session.create_consumer
+            self.consumers[number] = self.call(Kind.OTHER, "create consumer", make, SOURCE, selector)
+        elif action == "quit":
+            self.close()
+            self.open()
+
+    def settle(self) -> None:
+        """Settle what the session has; with INDIVIDUAL_ACKNOWLEDGE, the oldest of it."""
+        if not self.held or self.mode in {AUTO, DUPS_OK}:
+            return
+        if self.mode == TRANSACTED:
+            producer = self.call(Kind.OTHER, "create producer", self.session.create_producer, TARGET)
+            outputs = []
+            for name in self.held:
+                self.outputs += 1
+                outputs.append(f"{name}>{self.name}.{self.outputs}")
+                message = self.session.create_text_message(outputs[-1])
+                self.call(Kind.OTHER, "send", producer.send, message)
+            what, names, settle = "commit", (*self.held,), self.session.commit
+        else:
+            outputs, what = [], "acknowledge"
+            names = (next(iter(self.held)),) if self.mode == INDIVIDUAL else (*self.held,)
+            settle = self.held[names[-1]].acknowledge
+        self.call(Kind.SETTLE, what, settle, messages=names, outputs=(*outputs,))
+        for name in names:
+            del self.held[name]
+
+    def listen(self) -> None:
+        """Let message listeners have the messages, until the run is over or one of them raises Failed."""
+        is_broken = Event()
+
+        def listener(number: int) -> Callable[[Any], None]:
+            def on_message(message: Any) -> None:
+                call = self.run.begin(
+                    self.process,
+                    self.name,
+                    Kind.RECEIVE,
+                    "on_message",
+                    consumer=number,
+                    selector=self.spec["selectors"][number],
+                )
+                call.end, call.outcome = threads.sched.now, Outcome.DONE
+                self.settled_implicitly()
+                self.delivered(message, call)
+                _, _, think, action = self.ops.pop(0) if self.ops else [0, 0, 0, self.spec["tail"]]
+                sleep(think)
+                try:
+                    self.act(number, action if action in {"settle", "back"} else "keep")
+                except Failed:
+                    is_broken.set()
+
+            return on_message
+
+        for number, consumer in enumerate(self.consumers):
+            consumer.message_listener = listener(number)
+        self.call(Kind.OTHER, "start", self.connection.start)
+        while not self.run.is_over.is_set() and not is_broken.is_set():
+            is_broken.wait(0.5)
+
+    def close(self) -> None:
+        """Close the connection; what is with the session comes again."""
+        connection, self.connection, self.session = self.connection, None, None
+        held, self.held = (*self.held,), {}
+        implicit = self.implicit
+        if connection is None:
+            return
+        try:
+            # A listener's message is settled when the listener has returned, which close waits for.
+            self.call(Kind.GIVE_BACK, "close", connection.close, messages=held)
+        except Failed:
+            self.implicit = None
+        else:
+            if self.implicit is implicit:
+                self.settled_implicitly()
+
+
+class Run:
+    """One run of *plan*."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        names = [each["name"] for each in plan["processes"]]
+        is_calm, is_single = not plan["faults"], len(names) == 1
+        self.history = History(
+            Rules(
+                MATCHES,
+                delay=plan["delay"] / 1_000,
+                is_ordered=plan["ordering"] == "session" or plan["partitions"] == 1,
+                is_priority_kept=plan["prefetch"] == 1_000,
+                is_calm=is_calm and is_single,
+                is_shared=plan["hand_over"] is not False or is_single,
+                waiting=NEAR_SECONDS if is_calm and is_single else FAR_SECONDS if is_calm else FAULTY_SECONDS,
+            )
+        )
+        self.is_over = Event()  # receivers stop
+        self.processes: dict[str, Process] = {}
+        self.receivers: list[Receiver] = []
+        self.threads: list[Thread] = []
+        self.kafka: MemoryKafka
+
+    # The record.
+
+    def begin(self, process: Process, session: str, kind: Kind, what: str, **about: Any) -> Call:
+        """Record that a call begins."""
+        call = Call(kind, what, process.name, session, threads.sched.now, **about)
+        self.history.calls.append(call)
+        return call
+
+    def call(
+        self,
+        process: Process,
+        session: str,
+        kind: Kind,
+        what: str,
+        function: Callable[..., Result],
+        *arguments: Any,
+        **about: Any,
+    ) -> tuple[Result, Call]:
+        """Call *function* and record it; return what it returns, and the record."""
+        call = self.begin(process, session, kind, what, **about)
+        try:
+            result = function(*arguments)
+        except JMSException as error:
+            call.error = repr(error)[:300]
+            raise Failed from error
+        finally:
+            call.end = threads.sched.now
+        call.outcome = Outcome.DONE
+        return result, call
+
+    def disturb(self, seconds: float, process: str, what: str) -> None:
+        now = threads.sched.now
+        self.history.disturbances.append(Disturbance(now, now + seconds, process, what))
+
+    # The programs.
+
+    def factory(self, name: str) -> ConnectionFactory:
+        plan = self.plan
+        return ConnectionFactory(
+            self.kafka.bootstrap_servers,
+            kafka={"client.id": name},
+            partitions=plan["partitions"],
+            ordering=plan["ordering"],
+            prefetch=plan["prefetch"],
+            hand_over=plan["hand_over"],
+            destinations={TARGET.queue_name: DestinationOptions(hand_over=False)},
+            redelivery=RedeliveryPolicy(max_deliveries=1_000, delay=plan["delay"]),
+        )
+
+    def send(self, process: Process, factory: ConnectionFactory, spec: Plan, name: str) -> None:
+        """Send what *spec* says."""
+        sleep(spec["start"])
+        way, connection = spec["mode"], None
+        sent: list[Call] = []  # in the present transaction
+        try:
+            connection, _ = self.call(process, name, Kind.OTHER, "connect", factory.create_connection)
+            session = connection.create_session(TRANSACTED if way == "tx" else AUTO)
+            producer = session.create_producer(SOURCE)
+            producer.delivery_mode = DeliveryMode.NON_PERSISTENT if way == "async" else DeliveryMode.PERSISTENT
+            for sequence, (pause, key, group, priority) in enumerate(spec["ops"], 1):
+                sleep(pause)
+                made = Sent(f"{name}.{sequence}", name, sequence, key, group, priority)
+                self.history.sent[made.name] = made
+                message = session.create_text_message(made.name)
+                message.set_int_property("k", key)
+                if group:
+                    message.set_string_property("JMSXGroupID", group)
+                arguments = (producer.send, message, None, None, priority)
+                _, call = self.call(process, name, Kind.SEND, "send", *arguments, messages=(made.name,))
+                if way == "async" and self.plan["faults"]:
+                    call.outcome = Outcome.UNKNOWN
+                if way != "tx":
+                    continue
+                call.outcome, call.end = Outcome.UNKNOWN, None
+                sent.append(call)
+                if sequence % 3 == 0 or sequence == len(spec["ops"]):
+                    self.end_transaction(process, session, name, sent, is_commit=(sequence + key) % 4 != 0)
+        except Failed:
+            pass
+        if connection is not None:
+            try:
+                self.call(process, name, Kind.OTHER, "close", connection.close)
+            except Failed:
+                pass
+
+    def end_transaction(self, process: Process, session: Any, name: str, sent: list[Call], *, is_commit: bool) -> None:
+        """Commit or roll back what was *sent*."""
+        _, call = self.call(
+            process,
+            name,
+            Kind.OTHER,
+            "commit" if is_commit else "rollback",
+            session.commit if is_commit else session.rollback,
+        )
+        for each in sent:
+            each.end, each.outcome = call.end, Outcome.DONE if is_commit else Outcome.UNDONE
+        sent.clear()
+
+    def start(self, spec: Plan) -> None:
+        """Start the process that *spec* describes."""
+        process = self.processes[spec["name"]] = Process(spec["name"], threads.sched)
+        factory = self.factory(spec["name"])
+        for number, each in enumerate(spec["sessions"]):
+            name = f"{spec['name']}.{'r' if each['kind'] == 'receive' else 's'}{number}"
+            if each["kind"] == "receive":
+                receiver = Receiver(self, process, factory, each, name)
+                self.receivers.append(receiver)
+                thread = Thread(target=receiver.thread, name=name)
+            else:
+                thread = Thread(target=self.send, args=(process, factory, each, name), name=name)
+            thread.process = process
+            if not number and spec["is_main"]:
+                process.main = thread
+            self.threads.append(thread)
+            thread.start()
+
+    # Faults.
+
+    def fault(self, kind: str, name: str, *more: Any) -> None:
+        """Have something go wrong with the process *name*."""
+        process = self.processes.get(name)
+        if process is None or process.is_dead:
+            return
+        faults, cluster = self.kafka.faults, self.kafka._cluster
+        seconds = more[0] if kind in {"pause", "outage"} else 0.0
+        self.disturb(seconds, "" if kind != "pause" else name, " ".join(map(str, [kind, name, *more])))
+        if kind == "kill":
+            process.kill()
+            faults.kill(name)
+            self.history.dead[name] = threads.sched.now
+        elif kind == "pause":
+            process.pause()
+            with cluster.lock:
+                cluster.silence(_memberships(each for each in cluster.clients if each.client == name))
+            sleep(seconds)
+            with cluster.lock:
+                cluster.unsilence()
+            process.resume()
+            self.disturb(0.0, "", f"{name} runs again")
+        elif kind == "lose":
+            faults.lose_partitions(client_id=name)
+        elif kind == "outage":
+            with faults.outage(name):
+                sleep(seconds)
+            self.disturb(0.0, "", f"{name} is connected again")
+        else:
+            operation, carried_out, fatal, times = more
+            faults.time_out(operation, carried_out=carried_out, fatal=fatal, times=times, client_id=name)
+
+    # The run.
+
+    def main(self) -> None:
+        """Carry out the plan, let everything be consumed, close, and look at what is left."""
+        with MemoryKafka() as self.kafka:
+            agenda = [(each["start"], 0, each) for each in self.plan["processes"]]
+            agenda += [(at, 1, fault) for at, *fault in self.plan["faults"]]
+            for at, is_fault, what in sorted(agenda, key=lambda each: each[:2]):
+                sleep(max(at - threads.sched.now, 0))
+                self.fault(*what) if is_fault else self.start(what)
+            self.disturb(0.0, "", "the last process has started")
+            for thread in self.threads:
+                while ".s" in thread.name and thread.is_alive() and not self.is_dead(thread):
+                    thread.join(1.0)
+            sleep(self.quiet_seconds())
+            self.stop()
+            self.look_for_threads()
+            self.drain()
+
+    def quiet_seconds(self) -> float:
+        """Return how long consumers get, after the last send, to consume what is there."""
+        frozen = max(threads.sched.frozen_until - threads.sched.now, 0.0)
+        return frozen + (
+            self.history.rules.waiting + 4.0 if self.plan["faults"] or len(self.processes) > 1 else SETTLING_SECONDS
+        )
+
+    def is_dead(self, thread: Thread) -> bool:
+        return thread.process is not None and thread.process.is_dead
+
+    def stop(self) -> None:
+        """End all receivers: connections are closed by another thread, so that receives return."""
+        self.history.ended = threads.sched.now
+        self.is_over.set()
+        for receiver in self.receivers:
+            connection = receiver.connection
+            if connection is not None and receiver.process.is_able:
+                closing = Thread(target=self.close, args=(receiver, connection), name=f"{receiver.name}.close")
+                closing.process = receiver.process
+                closing.start()
+                self.threads.append(closing)
+        for thread in self.threads:
+            while thread.is_alive() and not self.is_dead(thread):
+                thread.join(1.0)
+
+    def close(self, receiver: Receiver, connection: Any) -> None:
+        try:
+            held = (*receiver.held,)
+            self.call(receiver.process, receiver.name, Kind.GIVE_BACK, "close", connection.close, messages=held)
+        except Failed:
+            pass
+
+    def look_for_threads(self) -> None:
+        """Raise Broken if closed connections leave threads behind."""
+        ended = threads.sched.now
+        for process in self.processes.values():
+            while not process.is_dead and (left := [task.thread.name for task in process.tasks if not task.is_done]):
+                if threads.sched.now > max(ended, threads.sched.frozen_until) + LEAVING_SECONDS:
+                    raise Broken(f"threads are left in {process.name}: {left}")
+                sleep(0.1)
+
+    def drain(self) -> None:
+        """Have one more process take all that is left."""
+        process = Process("drain", threads.sched)
+        left: dict[str, int] = {}
+
+        def consume() -> None:
+            with self.factory("drain").create_connection() as connection:
+                connection.start()
+                for queue in (SOURCE, TARGET):
+                    session = connection.create_session(CLIENT)
+                    consumer = session.create_consumer(queue)
+                    until = threads.sched.now + (60 if self.plan["faults"] else 20)
+                    while (message := consumer.receive(1_500)) is not None or (
+                        threads.sched.now < until and self.is_missing(queue, left)
+                    ):
+                        if message is None:
+                            continue
+                        if queue == SOURCE:
+                            left[message.text] = message.get_int_property("JMSXDeliveryCount")
+                        else:
+                            self.history.outputs[message.text] += 1
+                        message.acknowledge()
+                    session.close()
+
+        thread = Thread(target=consume, name="drain")
+        thread.process = process
+        thread.start()
+        while thread.is_alive():
+            thread.join(5)
+        self.history.left = left
+
+    def is_missing(self, queue: Queue, left: dict[str, int]) -> bool:
+        """Return whether *queue* should hold more than what was found."""
+        if queue == SOURCE:
+            settled = {name for call in self.history.calls if call.kind is Kind.SETTLE for name in call.messages}
+            sent = {
+                n for c in self.history.calls if c.kind is Kind.SEND and c.outcome is Outcome.DONE for n in c.messages
+            }
+            return bool(sent - settled - {*left})
+        outputs = (text for call in self.history.calls if call.outcome is Outcome.DONE for text in call.outputs)
+        return any(not self.history.outputs[text] for text in outputs)
