@@ -1,4 +1,4 @@
-"""Which of the seeded mutants the simulation finds in a minute each: ``python3 chores.py simulate power [WORD ...]``."""
+"""Which of the seeded mutants the simulation finds in a minute each: ``python3 chores.py simulate power``."""
 
 from __future__ import annotations
 
