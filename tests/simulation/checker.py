@@ -20,7 +20,7 @@ ZOMBIE_SECONDS: Final = 12.0  # after a process stood still: until it must know 
 
 NOT_CHECKED: Final = (
     "at most one repeated message for each AUTO session after a crash",
-    "messages that expire, delivery delay, dead letters, topics, temporary destinations",
+    "messages that expire, unshared subscriptions, temporary destinations",
     "the order of messages that were given back",
     "counts and order in runs with faults or several processes",
 )
@@ -94,7 +94,7 @@ class Index:
                 for name in call.messages:
                     if stay := open_stays.pop((call.session, name), None):
                         stay.until = time
-        for process, at in history.dead.items():
+        for process, at in history.killed.items():
             for stays in self.stays.values():
                 for stay in stays:
                     if stay.call.process == process and stay.until > at:
@@ -142,7 +142,8 @@ def lost(index: Index) -> Iterator[Anomaly]:
     """A message that was sent is settled, or is there at the end."""
     left = index.history.left
     for name in index.history.sent if left is not None else ():
-        if index.is_sent(name) and not index.may_be_settled(name) and name not in (left or {}):
+        is_somewhere = name in (left or {}) or index.history.dead[name] or index.may_be_settled(name)
+        if index.is_sent(name) and not is_somewhere:
             yield Anomaly("lost write", f"{name} is neither settled nor there at the end", (name,))
 
 
@@ -168,6 +169,29 @@ def aborted_read(index: Index) -> Iterator[Anomaly]:
     for name, call in index.sends.items():
         if call.outcome is Outcome.UNDONE and (index.stays[name] or name in (index.history.left or {})):
             yield Anomaly("aborted read", f"{name} was delivered, and its transaction was rolled back", (name,))
+
+
+def early(index: Index) -> Iterator[Anomaly]:
+    """No message comes before its delivery time."""
+    for name, stays in index.stays.items():
+        for stay in stays:
+            due = index.sends[name].begin + index.history.sent[name].delay
+            if index.history.sent[name].delay and stay.at < due - 0.001:  # it is told in whole milliseconds
+                yield Anomaly("early", f"{name} came {due - stay.at:.3f} s before its delivery time", (name,))
+
+
+def dead_letters(index: Index) -> Iterator[Anomaly]:
+    """A message is a dead letter once, after as many deliveries as the policy says, and is not settled as well."""
+    history, most = index.history, index.history.rules.max_deliveries
+    for name, times in history.dead.items():
+        many = len(index.stays[name])
+        if times > 1:
+            yield Anomaly("dead twice", f"{name} is in the dead-letter queue {times} times", (name,))
+        if index.is_settled(name) or name in (history.left or {}):
+            yield Anomaly("dead and not dead", f"{name} is a dead letter, and was settled or is there", (name,))
+        unseen = 0 if history.rules.is_calm else len(history.killed) + len(history.disturbances)
+        if most is None or many + unseen < most or (history.rules.is_calm and many > most):
+            yield Anomaly("dead letter", f"{name} is a dead letter after {many} deliveries of {most}", (name,))
 
 
 def selectors(index: Index) -> Iterator[Anomaly]:
@@ -238,7 +262,7 @@ def order(index: Index) -> Iterator[Anomaly]:
     for stay in firsts:
         (name,) = stay.call.messages
         message = sent[name]
-        if not (message.group or rules.is_ordered) or not index.is_sent(name):
+        if not (message.group or rules.is_ordered) or not index.is_sent(name) or message.delay:
             continue
         key = (stay.call.session, stay.call.consumer, message.sender, message.group, message.priority)
         sequence, other = latest.get(key, (0, ""))
@@ -280,10 +304,13 @@ def _free_since(index: Index, message: Sent, at: float, *, to: Call | None = Non
     send = index.sends.get(message.name)
     if send is None or send.outcome is not Outcome.DONE or send.end is None or send.end >= at:
         return None
-    since = send.end
-    for stay in index.stays[message.name]:
+    since = max(send.end, send.begin + message.delay)
+    stays = index.stays[message.name]
+    for stay in stays:
         if stay.at >= at:
             break
+        if stay is stays[-1] and index.history.dead[message.name]:
+            return None
         if stay.until >= at or stay.settled is not Outcome.UNDONE:
             return None
         since = stay.until + index.history.rules.delay
@@ -301,7 +328,7 @@ def _closed(index: Index, receive: Call, after: float) -> float | None:
         is_close = call.session == receive.session and call.what.startswith("close") and call.begin >= after - 1e-9
         if is_close and call.consumer in {None, receive.consumer}:
             return call.begin
-    died = index.history.dead.get(receive.process)
+    died = index.history.killed.get(receive.process)
     return died if died is not None and died >= after else None
 
 
@@ -311,7 +338,7 @@ def wake_ups(index: Index) -> Iterator[Anomaly]:
     last = max((call.end or call.begin for call in history.calls), default=0.0)
     for call in index.receives:
         end = min(call.end if call.end is not None else last, history.ended)
-        died = history.dead.get(call.process)
+        died = history.killed.get(call.process)
         end = end if died is None else min(end, died)
         if end - call.begin <= rules.waiting:
             continue
@@ -342,7 +369,7 @@ def slow_calls(index: Index) -> Iterator[Anomaly]:
     for call in index.history.calls:
         if call.kind is Kind.SETTLE and call.what == "implicit":
             continue
-        died = index.history.dead.get(call.process)
+        died = index.history.killed.get(call.process)
         end = call.end if call.end is not None else last if died is None else died
         if end - call.begin > call.timeout + CALL_SECONDS:
             yield Anomaly("slow call", f"{call.what} of {call.session} took {end - call.begin:.0f} s", call.messages)
@@ -388,6 +415,8 @@ CHECKS: Final[Sequence[Callable[[Index], Iterator[Anomaly]]]] = (
     lost,
     settled_again,
     aborted_read,
+    early,
+    dead_letters,
     selectors,
     marks,
     held_twice,

@@ -41,6 +41,7 @@ class Sent:
         key: The int property ``k``, for selectors.
         group: Its JMSXGroupID; empty: none.
         priority: Its JMSPriority.
+        delay: Its delivery delay, in seconds.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Sent:
     key: int = 0
     group: str = ""
     priority: int = 4
+    delay: float = 0.0
 
 
 @dataclass(slots=True)
@@ -133,6 +135,7 @@ class Rules:
         is_ordered: Whether the messages of a sender come in order, also those without a group.
         is_priority_kept: Whether all that is ready is within reach, so that urgent messages overtake.
         is_calm: No fault, and one process: counts are exact, and no message is with two consumers.
+        max_deliveries: After so many deliveries a message that was given back is a dead letter; None: never.
         is_shared: Whether messages reach consumers of other processes.
         waiting: Seconds that a message may wait while a consumer waits for it.
     """
@@ -142,6 +145,7 @@ class Rules:
     is_ordered: bool = True
     is_priority_kept: bool = False
     is_calm: bool = True
+    max_deliveries: int | None = None
     is_shared: bool = True
     waiting: float = 8.0
 
@@ -155,9 +159,10 @@ class History:
         sent: Name -> message.
         calls: In the order of their begin.
         disturbances: Faults, and threads that stood still.
-        dead: Process -> when it was killed.
+        killed: Process -> when.
         left: What a last consumer found in the queue, with its JMSXDeliveryCount; None: nothing has looked.
         outputs: What it found where the transactions send to, with how often.
+        dead: What it found in the dead-letter queue, with how often.
         ended: When programs stopped, so that later waits count no longer.
     """
 
@@ -165,9 +170,10 @@ class History:
     sent: dict[str, Sent] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     disturbances: list[Disturbance] = field(default_factory=list)
-    dead: dict[str, float] = field(default_factory=dict)
+    killed: dict[str, float] = field(default_factory=dict)
     left: dict[str, int] | None = None
     outputs: Counter[str] = field(default_factory=Counter)
+    dead: Counter[str] = field(default_factory=Counter)
     ended: float = float("inf")
 
     def lines(self, names: Set[str] | None = None) -> list[str]:

@@ -2,14 +2,16 @@
 
 A plan is plain JSON, so that a failing one can be kept, read and shortened by hand:
 
-- ``partitions``, ``prefetch``, ``delay`` (of redeliveries, ms), ``hand_over``, ``ordering``: as in the factory.
+- ``partitions``, ``prefetch``, ``delay`` (of redeliveries, ms), ``max_deliveries``, ``hand_over``, ``ordering``: as in the
+  factory. ``is_topic``: a shared durable subscription of a topic takes the place of the queue.
 - ``processes``: each with ``name``, ``start`` (s), ``is_main`` (its first session runs in the main thread) and
   ``sessions``.
 - A receiving session has ``mode`` (JMS's number), ``way`` ("receive" or "listener"), ``selectors`` (a consumer for
   each), ``ops`` and ``tail``, what it does when its ops are done. An op is [consumer, time limit in ms, seconds to
   think, action]. Actions: settle; keep; back (rollback or recover); reopen (close the consumer, make another); quit
   (close everything, begin anew).
-- A sending session has ``mode`` (sync, async or tx) and ``ops``: [pause in s, key, message group, priority].
+- A sending session has ``mode`` (sync, async or tx) and ``ops``: [pause in s, key, message group, priority, delivery
+  delay in ms].
 - ``faults``: [second, kind, process, ...]: kill; pause, outage (seconds); lose (its partitions); time_out (operation,
   whether it is carried out, whether it is fatal, how often).
 """
@@ -32,7 +34,15 @@ MATCHES: Final[dict[str | None, Callable[[int], bool]]] = {
     "k < 2": lambda key: key < 2,
 }
 LOST_REQUESTS: Final = ("commit", "commit_transaction", "send_offsets", "produce", "committed", "init_transactions")
-SIMPLE: Final = {"partitions": 1, "delay": 0, "ordering": "session", "prefetch": 1_000, "hand_over": None}
+SIMPLE: Final = {
+    "partitions": 1,
+    "delay": 0,
+    "max_deliveries": 1_000,
+    "ordering": "session",
+    "prefetch": 1_000,
+    "hand_over": None,
+    "is_topic": False,
+}
 """What a shortened plan has, where the failure does not need anything else."""
 
 
@@ -40,11 +50,15 @@ def drawn(seed: int, *, most_processes: int = 3, most_faults: int = 3) -> Plan:
     """Return the plan of *seed*."""
     r = random.Random(f"plan {seed}")
     count = r.choice([each for each in (1, 1, 2, 2, 3) if each <= most_processes])
-    has_groups, has_priorities, has_selectors = r.random() < 0.4, r.random() < 0.3, r.random() < 0.5
+    is_topic = r.random() < 0.2
+    has_groups, has_priorities = r.random() < 0.4, r.random() < 0.3
+    has_selectors = r.random() < 0.5 and not is_topic  # those of a subscription share its selector
     plan: Plan = {
         "partitions": r.choice([1, 1, 2, 3]),
         "prefetch": r.choice([1, 2, 5, 1_000]),
         "delay": r.choice([0, 0, 0, 300]),
+        "max_deliveries": r.choice([1_000, 1_000, 3, 2]),
+        "is_topic": is_topic,
         "hand_over": r.choice([None, None, False]),
         "ordering": r.choice(["session", "session", "none"]),
         "processes": [],
@@ -88,12 +102,14 @@ def _receiving(r: random.Random, *, has_selectors: bool) -> Plan:
 
 
 def _sending(r: random.Random, *, has_groups: bool, has_priorities: bool) -> Plan:
+    has_delays = r.random() < 0.15
     ops = [
         [
             r.choice([0, 0, 0.002, 0.05]),
             r.randrange(3),
             r.choice("ab") if has_groups and r.random() < 0.7 else "",
             r.choice([4, 4, 2, 7]) if has_priorities else 4,
+            r.choice([0, 0, 50, 1_000]) if has_delays else 0,
         ]
         for _ in range(r.choice([1, 3, 5, 8, 8, 40]))
     ]

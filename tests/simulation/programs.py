@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from kjms import ConnectionFactory, DeliveryMode, DestinationOptions, JMSException, Queue, RedeliveryPolicy
+from kjms import ConnectionFactory, DeliveryMode, DestinationOptions, JMSException, Queue, RedeliveryPolicy, Topic
 from kjms.testing import MemoryKafka
 from kjms.testing._controls import _memberships
 from tests.simulation import threads
@@ -17,7 +17,10 @@ from tests.simulation.plans import AUTO, CLIENT, DUPS_OK, INDIVIDUAL, MATCHES, T
 from tests.simulation.scheduler import Broken, Process
 from tests.simulation.threads import Event, Thread, sleep
 
-SOURCE: Final = Queue("source")
+QUEUE: Final = Queue("source")
+TOPIC: Final = Topic("source")
+SUBSCRIPTION: Final = "subscription"
+DEAD: Final = "dead"
 TARGET: Final = Queue("target")
 NEAR_SECONDS, FAR_SECONDS, FAULTY_SECONDS = 8.0, 25.0, 30.0  # how long a message may wait for a waiting consumer
 SETTLING_SECONDS: Final = 12.0  # after the last send, in a calm run: the time in which all must be consumed
@@ -67,10 +70,12 @@ class Receiver:
     def open(self) -> None:
         self.connection = self.call(Kind.OTHER, "connect", self.factory.create_connection)
         self.session = self.call(Kind.OTHER, "create session", self.connection.create_session, self.mode)
-        make = self.session.create_consumer
-        self.consumers = [self.call(Kind.OTHER, "create consumer", make, SOURCE, s) for s in self.spec["selectors"]]
+        self.consumers = [self.consumer(selector) for selector in self.spec["selectors"]]
         if self.spec["way"] != "listener":
             self.call(Kind.OTHER, "start", self.connection.start)
+
+    def consumer(self, selector: str | None) -> Any:
+        return self.call(Kind.OTHER, "create consumer", self.run.consumer, self.session, selector)
 
     def next_op(self) -> list[Any]:
         """Return what is next; when the ops are done: wait at one consumer, or at two in turn."""
@@ -129,9 +134,7 @@ class Receiver:
             self.call(Kind.GIVE_BACK, "give back", back, messages=held)
         elif action == "reopen" and not self.held:
             self.call(Kind.OTHER, "close consumer", self.consumers[number].close, consumer=number)
-            selector = self.spec["selectors"][number]
-            make = self.session.create_consumer
-            self.consumers[number] = self.call(Kind.OTHER, "create consumer", make, SOURCE, selector)
+            self.consumers[number] = self.consumer(self.spec["selectors"][number])
         elif action == "quit":
             self.close()
             self.open()
@@ -220,6 +223,7 @@ class Run:
                 is_ordered=plan["ordering"] == "session" or plan["partitions"] == 1,
                 is_priority_kept=plan["prefetch"] == 1_000,
                 is_calm=is_calm and is_single,
+                max_deliveries=plan["max_deliveries"],
                 is_shared=plan["hand_over"] is not False or is_single,
                 waiting=NEAR_SECONDS if is_calm and is_single else FAR_SECONDS if is_calm else FAULTY_SECONDS,
             )
@@ -276,8 +280,14 @@ class Run:
             prefetch=plan["prefetch"],
             hand_over=plan["hand_over"],
             destinations={TARGET.queue_name: DestinationOptions(hand_over=False)},
-            redelivery=RedeliveryPolicy(max_deliveries=1_000, delay=plan["delay"]),
+            redelivery=RedeliveryPolicy(max_deliveries=plan["max_deliveries"], delay=plan["delay"], dead_letter=DEAD),
         )
+
+    def consumer(self, session: Any, selector: str | None) -> Any:
+        """Return a consumer of the queue, or of the subscription, that the plan is about."""
+        if self.plan["is_topic"]:
+            return session.create_shared_durable_consumer(TOPIC, SUBSCRIPTION)
+        return session.create_consumer(QUEUE, selector)
 
     def send(self, process: Process, factory: ConnectionFactory, spec: Plan, name: str) -> None:
         """Send what *spec* says."""
@@ -287,17 +297,17 @@ class Run:
         try:
             connection, _ = self.call(process, name, Kind.OTHER, "connect", factory.create_connection)
             session = connection.create_session(TRANSACTED if way == "tx" else AUTO)
-            producer = session.create_producer(SOURCE)
+            producer = session.create_producer(TOPIC if self.plan["is_topic"] else QUEUE)
             producer.delivery_mode = DeliveryMode.NON_PERSISTENT if way == "async" else DeliveryMode.PERSISTENT
-            for sequence, (pause, key, group, priority) in enumerate(spec["ops"], 1):
+            for sequence, (pause, key, group, priority, delay) in enumerate(spec["ops"], 1):
                 sleep(pause)
-                made = Sent(f"{name}.{sequence}", name, sequence, key, group, priority)
+                made = Sent(f"{name}.{sequence}", name, sequence, key, group, priority, delay / 1_000)
                 self.history.sent[made.name] = made
                 message = session.create_text_message(made.name)
                 message.set_int_property("k", key)
                 if group:
                     message.set_string_property("JMSXGroupID", group)
-                arguments = (producer.send, message, None, None, priority)
+                arguments = (producer.send, message, None, None, priority, None, delay)
                 _, call = self.call(process, name, Kind.SEND, "send", *arguments, messages=(made.name,))
                 if way == "async" and self.plan["faults"]:
                     call.outcome = Outcome.UNKNOWN
@@ -359,7 +369,7 @@ class Run:
         if kind == "kill":
             process.kill()
             faults.kill(name)
-            self.history.dead[name] = threads.sched.now
+            self.history.killed[name] = threads.sched.now
         elif kind == "pause":
             process.pause()
             with cluster.lock:
@@ -384,6 +394,9 @@ class Run:
     def main(self) -> None:
         """Carry out the plan, let everything be consumed, close, and look at what is left."""
         with MemoryKafka() as self.kafka:
+            if self.plan["is_topic"]:  # the subscription is there before anything is sent
+                with self.factory("first").create_connection() as connection:
+                    self.consumer(connection.create_session(AUTO), None)
             agenda = [(each["start"], 0, each) for each in self.plan["processes"]]
             agenda += [(at, 1, fault) for at, *fault in self.plan["faults"]]
             for at, is_fault, what in sorted(agenda, key=lambda each: each[:2]):
@@ -447,19 +460,23 @@ class Run:
         def consume() -> None:
             with self.factory("drain").create_connection() as connection:
                 connection.start()
-                for queue in (SOURCE, TARGET):
+                for place in ("source", "target", "dead"):
                     session = connection.create_session(CLIENT)
-                    consumer = session.create_consumer(queue)
+                    consumer = (
+                        self.consumer(session, None) if place == "source" else session.create_consumer(Queue(place))
+                    )
                     until = threads.sched.now + (60 if self.plan["faults"] else 20)
                     while (message := consumer.receive(1_500)) is not None or (
-                        threads.sched.now < until and self.is_missing(queue, left)
+                        threads.sched.now < until and self.is_missing(place, left)
                     ):
                         if message is None:
                             continue
-                        if queue == SOURCE:
+                        if place == "source":
                             left[message.text] = message.get_int_property("JMSXDeliveryCount")
-                        else:
+                        elif place == "target":
                             self.history.outputs[message.text] += 1
+                        else:
+                            self.history.dead[message.text] += 1
                         message.acknowledge()
                     session.close()
 
@@ -470,13 +487,15 @@ class Run:
             thread.join(5)
         self.history.left = left
 
-    def is_missing(self, queue: Queue, left: dict[str, int]) -> bool:
-        """Return whether *queue* should hold more than what was found."""
-        if queue == SOURCE:
+    def is_missing(self, place: str, left: dict[str, int]) -> bool:
+        """Return whether *place* should hold more than what was found."""
+        if place == "source":
             settled = {name for call in self.history.calls if call.kind is Kind.SETTLE for name in call.messages}
             sent = {
                 n for c in self.history.calls if c.kind is Kind.SEND and c.outcome is Outcome.DONE for n in c.messages
             }
             return bool(sent - settled - {*left})
+        if place == "dead":
+            return False
         outputs = (text for call in self.history.calls if call.outcome is Outcome.DONE for text in call.outputs)
         return any(not self.history.outputs[text] for text in outputs)

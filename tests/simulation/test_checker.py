@@ -87,6 +87,45 @@ def aborted(story: Story) -> None:
     story.receive("a")
 
 
+def too_early(story: Story) -> None:
+    story.send("a", delay=30.0)
+    story.receive("a")
+    story.settle("a")
+
+
+def dead_at_once(story: Story) -> None:
+    story.history.rules.max_deliveries = 2
+    story.send("a")
+    story.receive("a")
+    story.give_back("a")
+    story.history.dead["a"] = 1
+
+
+def dead_too_late(story: Story) -> None:
+    story.history.rules.max_deliveries = 1
+    story.send("a")
+    for count in (1, 2):
+        story.receive("a", count=count)
+        story.give_back("a")
+    story.history.dead["a"] = 1
+
+
+def two_dead_letters(story: Story) -> None:
+    story.history.rules.max_deliveries = 1
+    story.send("a")
+    story.receive("a")
+    story.give_back("a")
+    story.history.dead["a"] = 2
+
+
+def settled_and_dead(story: Story) -> None:
+    story.history.rules.max_deliveries = 1
+    story.send("a")
+    story.receive("a")
+    story.settle("a")
+    story.history.dead["a"] = 1
+
+
 def mismatch(story: Story) -> None:
     story.send("a", key=2)
     story.receive("a", selector="k = 1")
@@ -194,7 +233,7 @@ def two_commits(story: Story) -> None:
         story.receive("a", session, count=1 + (session == "p1.r"))
         story.settle("a", session=session, outputs=(f"a>{session}",), outcome=Outcome.UNKNOWN)
     story.history.outputs = Counter({"a>p0.r": 1, "a>p1.r": 1})
-    story.history.dead = {"p0": 0.5}
+    story.history.killed = {"p0": 0.5}
     story.history.rules.is_calm = False
 
 
@@ -203,6 +242,11 @@ BROKEN: dict[Callable[[Story], None], str] = {
     settled_and_delivered: "delivery after settlement",
     settled_and_left: "delivery after settlement",
     aborted: "aborted read",
+    too_early: "early",
+    dead_at_once: "dead letter",
+    dead_too_late: "dead letter",
+    two_dead_letters: "dead twice",
+    settled_and_dead: "dead and not dead",
     mismatch: "selector",
     contradiction: "contradictory mark",
     unmarked: "unmarked repeat",
