@@ -2,8 +2,8 @@
 
 A plan is plain JSON, so that a failing one can be kept, read and shortened by hand:
 
-- ``partitions``, ``prefetch``, ``delay`` (of redeliveries, ms), ``max_deliveries``, ``hand_over``, ``ordering``: as in the
-  factory. ``is_topic``: a shared durable subscription of a topic takes the place of the queue.
+- ``partitions``, ``prefetch``, ``delay`` (of redeliveries, ms), ``max_deliveries``, ``hand_over``, ``ordering``: as in
+  the factory. ``is_topic``: a shared durable subscription of a topic takes the place of the queue.
 - ``processes``: each with ``name``, ``start`` (s), ``is_main`` (its first session runs in the main thread) and
   ``sessions``.
 - A receiving session has ``mode`` (JMS's number), ``way`` ("receive" or "listener"), ``selectors`` (a consumer for
