@@ -1,4 +1,4 @@
-"""A TCP proxy before a Kafka broker that can hold its responses, and leave the brokers out of those on its cluster."""
+"""A TCP proxy before a Kafka broker that holds responses, names no brokers, and has requests arrive late."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from typing import Final
 from kjms.broker import LocalBroker
 from kjms.broker._ports import free_port
 
-METADATA: Final = 3  # Kafka's numbers of requests
+PRODUCE: Final = 0  # Kafka's numbers of requests
+METADATA: Final = 3
 JOIN_GROUP: Final = 11
 LEAVE_GROUP: Final = 13
+ADD_PARTITIONS_TO_TXN: Final = 24
 ADD_OFFSETS_TO_TXN: Final = 25
 END_TXN: Final = 26
+TXN_OFFSET_COMMIT: Final = 28
+FLEXIBLE: Final = {PRODUCE: 9, ADD_PARTITIONS_TO_TXN: 3, ADD_OFFSETS_TO_TXN: 3, END_TXN: 3, TXN_OFFSET_COMMIT: 3}
+"""From which version on their headers have tags, and their arrays and texts are compact."""
 COMPACT: Final = 9  # the first version of it with compact arrays
 
 
@@ -28,12 +33,16 @@ class KafkaProxy:
         requests: How many requests were passed on, of each kind.
         held: How many responses wait for `release`.
         lost: How many clients of held responses have left.
+        taken: The request that was taken away; None: there is none yet.
     """
 
     def __init__(self) -> None:
         self.changed = 0
         self.requests: Counter[int] = Counter()
         self.held = self.lost = 0
+        self.taken: bytes | None = None
+        self._kind_taken = -1
+        self._mark = b""
         self._kind_held = -1
         self._holding: set[socket.socket] = set()
         self._released = threading.Event()
@@ -81,6 +90,18 @@ class KafkaProxy:
         self._kind_held = -1
         self._released.set()
 
+    def take(self, kind: int, mark: bytes = b"") -> None:
+        """Take the next request of *kind* that has *mark* in it away, and cut its connection: the client asks again."""
+        self.taken = None
+        self._kind_taken, self._mark = kind, mark
+
+    def deliver(self) -> int:
+        """Have the request that was taken away arrive; return the first error code in the broker's answer."""
+        assert self.taken is not None, "no client has made such a request"
+        with socket.create_connection(self._target) as broker:
+            broker.sendall(struct.pack(">i", len(self.taken)) + self.taken)
+            return first_error(self.taken, _frame(broker))
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -101,6 +122,11 @@ class KafkaProxy:
             while True:
                 request = _frame(client)
                 kind, version, number = struct.unpack_from(">hhi", request)
+                if kind == self._kind_taken and self._mark in request:
+                    self._kind_taken = -1
+                    self.taken = request
+                    _close(client)
+                    break
                 asked[number] = kind, version
                 self.requests[kind] += 1
                 broker.sendall(struct.pack(">i", len(request)) + request)
@@ -124,6 +150,23 @@ class KafkaProxy:
                     self.changed += 1
                 client.sendall(struct.pack(">i", len(response)) + response)
         _close(client)
+
+
+def first_error(request: bytes, response: bytes) -> int:
+    """Return the first error code in the *response* to a *request* of a transaction."""
+    kind, version = struct.unpack_from(">hh", request)
+    is_compact = version >= FLEXIBLE[kind]
+    at = _past_tags(response, 4) if is_compact else 4
+    if kind != PRODUCE:
+        at += 4  # the time of throttling
+    if kind not in {ADD_OFFSETS_TO_TXN, END_TXN}:  # the first topic, and its first partition
+        if is_compact:
+            at = _past_text(response, at + 1) + 1
+        else:
+            at += 4
+            at += 2 + int(struct.unpack_from(">h", response, at)[0]) + 4
+        at += 4
+    return int(struct.unpack_from(">h", response, at)[0])
 
 
 def without_brokers(response: bytes) -> bytes:

@@ -12,7 +12,7 @@ from kjms.engine.kafka import KafkaError
 from kjms.mapping.names import topic_for
 from kjms.testing._cluster import Cluster
 from kjms.testing._consumer import MemoryConsumer
-from kjms.testing._faults import Fault, Operation, Refusal, Right, lost
+from kjms.testing._faults import Fault, LateRequest, Operation, Refusal, Repeated, Right, lost
 from kjms.testing._groups import Group, Member
 from kjms.testing._wakeups import Client
 
@@ -142,6 +142,30 @@ class MemoryFaults:
         if fatal:
             error = KafkaError(KafkaError._FENCED, f"the answer to {operation} was lost", fatal=True)
         self._add(Fault(operation, error, times, carried_out, topic, group, client_id))
+
+    def delay(self, operation: Repeated, *, client_id: str | None = None) -> LateRequest:
+        """Have the connection lost with the next such request, so that the client repeats it, and has an answer.
+
+        The first request is still under way. It takes effect when it arrives, in whatever transaction the producer has
+        by then, as on a Kafka that is asked by librdkafka. Where another producer of its transactional id has begun,
+        it is refused.
+
+        Args:
+            operation: Which request.
+            client_id: Only that of the program with this ``client.id``.
+
+        Returns:
+            The request; its `arrive` lets it arrive.
+
+        Raises:
+            ValueError: There is no such operation, or the client does not repeat it.
+        """
+        if operation not in get_args(Repeated):
+            raise ValueError(f"clients do not repeat {operation!r}; it is one of {', '.join(get_args(Repeated))}")
+        with self._cluster.lock:
+            late = LateRequest(operation, client_id, self._cluster.lock)
+            self._cluster.faults.late.append(late)
+        return late
 
     def lose_records(self, *, times: int = 1, topic: str | None = None, client_id: str | None = None) -> None:
         """Have the next records confirmed without an offset, and not stored.

@@ -1,13 +1,15 @@
-"""Faults that a test asks an in-memory Kafka for: failures, lost answers, absent clients, refused requests."""
+"""Faults that a test asks an in-memory Kafka for: failures, lost answers, late requests, absent clients, refusals."""
 
 from __future__ import annotations
 
 import dataclasses
+import threading
+from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 
 from kjms.engine.kafka import KafkaError
 
-__all__ = ["Fault", "Faults", "Operation", "Refusal", "Right", "lost"]
+__all__ = ["Fault", "Faults", "LateRequest", "Operation", "Refusal", "Repeated", "Right", "lost"]
 
 Operation: TypeAlias = Literal[
     "produce",
@@ -30,6 +32,9 @@ Operation: TypeAlias = Literal[
     "abort_transaction",
 ]
 """What a client asks brokers for. ``commit`` and ``committed`` are a group's offsets, ``describe`` is metadata."""
+
+Repeated: TypeAlias = Literal["send_offsets", "commit_transaction", "abort_transaction"]
+"""Requests of a transaction that the client repeats by itself."""
 
 Right: TypeAlias = Literal["Read", "Write", "Create", "Delete", "Alter", "Describe", "DescribeConfigs"]
 """What an ACL of Kafka allows."""
@@ -98,6 +103,44 @@ class Fault:
         )
 
 
+class LateRequest:
+    """A request that was cut off on its way, which the client has repeated; it may still arrive.
+
+    Attributes:
+        operation: Which request.
+        client_id: Only that of a client with that ``client.id``.
+    """
+
+    def __init__(self, operation: Repeated, client_id: str | None, lock: threading.RLock) -> None:
+        self.operation = operation
+        self.client_id = client_id
+        self._lock = lock
+        self._arrives: Callable[[], int] | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a client has made the request, and repeated it."""
+        return self._arrives is not None
+
+    def cut(self, arrives: Callable[[], int]) -> None:
+        """Keep the request; the caller holds the cluster's lock."""
+        self._arrives = arrives
+
+    def arrive(self) -> int:
+        """Have the request arrive now.
+
+        Returns:
+            The error code that the broker answers; 0 where it does what it was asked for.
+
+        Raises:
+            ValueError: No client has made such a request.
+        """
+        with self._lock:
+            if self._arrives is None:
+                raise ValueError(f"no client has made a request {self.operation!r} that could arrive late")
+            return self._arrives()
+
+
 @dataclasses.dataclass(eq=False)
 class Refusal:
     """A right that is withheld: of a topic, a group or a transactional id; None: of every one."""
@@ -120,6 +163,7 @@ class Faults:
         self.away: dict[str | None, int] = {}
         self.killed: set[str] = set()
         self.faults: list[Fault] = []
+        self.late: list[LateRequest] = []
         self.refusals: list[Refusal] = []
 
     def is_away(self, client_id: str) -> bool:
@@ -147,6 +191,14 @@ class Faults:
                 if not fault.times:
                     self.faults.remove(fault)
                 return fault
+        return None
+
+    def next_late(self, operation: str, client_id: str) -> LateRequest | None:
+        """Return what is to become of the next request of that kind, if it is to be cut off."""
+        for late in self.late:
+            if late.operation == operation and late.client_id in {None, client_id}:
+                self.late.remove(late)
+                return late
         return None
 
 

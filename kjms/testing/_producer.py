@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+import logging
 import random
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -31,6 +32,7 @@ __all__ = ["MemoryProducer", "murmur2"]
 
 UNASSIGNED: Final = -1
 NO_TIME: Final = (0, -1)
+DISCONNECTED: Final = "[thrd:TxnCoordinator]: TxnCoordinator/1: Disconnected (after 12ms in state UP)"
 MOST_RECORDS: Final = 100_000
 """How many records and reports a producer holds, unless ``queue.buffering.max.messages`` says otherwise."""
 MOST_KILOBYTES: Final = 1_048_576
@@ -123,6 +125,8 @@ class MemoryProducer(MemoryClient):
         self._unanswered = ""  # the end of a transaction that was carried out, and not answered
         self._transaction: Transaction | None = None
         self._epoch = -1
+        self._logger: Any = config.get("logger")
+        self._lines: deque[str] = deque()  # what it says of lost connections, in the next poll
         cluster.add(self)
 
     # What the cluster calls, with the lock held.
@@ -263,12 +267,14 @@ class MemoryProducer(MemoryClient):
                     break
                 cluster.expire()
                 self._drain(is_flushing=is_flushing)
-                if self._reports or self._errors or not self._wait(until):
+                if self._reports or self._errors or self._lines or not self._wait(until):
                     break
             reports: deque[Report] = deque()
             if not self._errors:  # these come first, and reports with the next poll
                 reports, self._reports = self._reports, reports
                 self._bytes -= sum(len(message.value() or b"") + len(message.key() or b"") for _, _, message in reports)
+        while self._lines:
+            self._logger.log(logging.INFO, "%s [%s] %s", "FAIL", "rdkafka#producer-1", self._lines.popleft())
         told = self._tell()
         for on_delivery, why, message in reports:
             if on_delivery is not None:
@@ -366,8 +372,17 @@ class MemoryProducer(MemoryClient):
             cluster.transactions.opened(self._transaction)
             self._transaction.groups[group] = None
             pending = group.pending.setdefault(self._transaction.producer, {})
-            for each in offsets:
-                pending[each.topic, each.partition] = offset_of(cluster, each)
+            settled = {(each.topic, each.partition): offset_of(cluster, each) for each in offsets}
+            pending.update(settled)
+            transaction = self._transaction
+
+            def again() -> int:
+                if group not in transaction.groups:
+                    return int(KafkaError.INVALID_TXN_STATE)
+                group.pending.setdefault(transaction.producer, {}).update(settled)
+                return 0
+
+            self._cut("send_offsets", again)
 
     def commit_transaction(self, timeout: float = -1) -> None:
         self._end(timeout, commit=True)
@@ -402,8 +417,15 @@ class MemoryProducer(MemoryClient):
                 if not commit:
                     while self._waiting:
                         self._take(self._waiting.popleft(), KafkaError(KafkaError._PURGE_QUEUE))
-                if self._transaction is not None:
-                    cluster.transactions.end(self._transaction, commit=commit)
+                transaction = self._transaction
+                if transaction is not None:
+                    cluster.transactions.end(transaction, commit=commit)
+
+                    def again() -> int:
+                        cluster.transactions.end(transaction, commit=commit)
+                        return 0
+
+                    self._cut(doing, again)
                 self._state, self._error = State.READY, None
                 is_done = True
         except KafkaException as error:
@@ -419,6 +441,20 @@ class MemoryProducer(MemoryClient):
         cluster = self._cluster
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
         return cluster.request(self, operation, group=group, id=self._settings.id, until=until)
+
+    def _cut(self, doing: Operation, again: Callable[[], int]) -> None:
+        """Where a test asked for it: the request was made twice, and the one that was cut off may do it *again*."""
+        late = self._cluster.faults.next_late(doing, self.client)
+        transaction, epoch = self._transaction, self._epoch
+        if late is None or transaction is None:
+            return
+
+        def arrives() -> int:
+            return int(KafkaError.INVALID_PRODUCER_EPOCH) if transaction.epoch != epoch else again()
+
+        late.cut(arrives)
+        if self._logger is not None:
+            self._lines.append(DISCONNECTED)
 
     def _is_fenced(self) -> bool:
         return self._transaction is not None and self._transaction.epoch != self._epoch

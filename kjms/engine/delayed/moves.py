@@ -77,12 +77,9 @@ class DelayedMoves:
         """
         if partition.is_served:
             partition.waiting.caught_up()
-            self._cancel(partition)
-            self._advance(partition)
-            self._periodic.serve(partition)
-            self._move(partition)
-            self._rewrite(partition)
-            self._scan(partition)
+        for step in (self._cancel, self._advance, self._periodic.serve, self._move, self._rewrite, self._scan):
+            if partition.is_served:  # the last step's transaction may have been the producer's last
+                step(partition)
         partition.pause = PAUSE_SECONDS
         partition.paused_until = 0.0
 

@@ -8,9 +8,10 @@ from typing import Final
 from kjms.engine.delayed.periodic import PeriodicMessages
 from kjms.engine.delayed.scan import Requests, Scan
 from kjms.engine.kafka import KafkaMessage, TopicPartition
-from kjms.engine.transactions.errors import UnknownError
+from kjms.engine.transactions.errors import AbortedError, UnknownError
 from kjms.engine.transactions.plan import Copy, TransactionPart
 from kjms.engine.transactions.transactional_producer import TransactionalProducer
+from kjms.errors import JMSException
 from kjms.txn.waiting import Waiting
 
 __all__ = ["PAUSE_SECONDS", "DelayedPartition", "PartitionProducer"]
@@ -27,6 +28,8 @@ class PartitionProducer(TransactionalProducer[None]):
         transactional_id: Its name in Kafka.
     """
 
+    _was_left = False
+
     @property
     def is_open(self) -> bool:
         """Whether it can be used; after some errors it has to be opened again."""
@@ -40,6 +43,7 @@ class PartitionProducer(TransactionalProducer[None]):
         """
         self._producer = None
         self._begin_anew()
+        self._was_left = False
 
     def write(self, copies: Sequence[Copy]) -> None:
         """Write *copies*, all or none of them.
@@ -48,11 +52,17 @@ class PartitionProducer(TransactionalProducer[None]):
             AbortedError: None was written.
             UnknownError: The outcome is unknown; the log decides.
         """
+        if self._was_left:  # another process may own the partition now, and must not be fenced
+            raise AbortedError(JMSException("write: the producer has to be opened again"), is_passing=True)
         self._transact([TransactionPart(copies)])
 
     def drop(self) -> None:
         """Use it no more."""
         self._producer = None
+
+    def _leave(self) -> None:
+        super()._leave()
+        self._was_left = True
 
     def _was_committed(self, commits: object, first: TopicPartition | None) -> bool:
         self._producer = None

@@ -97,6 +97,8 @@ class Bridged(TransactionalProducer[None]):
             self._producer = None
             raise
         self._remember(digests)
+        if self._producer is None:  # it was left; another bridge of its name may have begun meanwhile
+            self.begin()
 
     def interrupt(self) -> None:
         """End a `write` that the broker does not answer, for good; any thread may call it."""

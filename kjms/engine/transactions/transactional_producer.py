@@ -23,8 +23,10 @@ from kjms.engine.kafka import (
 from kjms.engine.settings import KEEP_BROKERS
 from kjms.engine.statistics import TransactionStatistics
 from kjms.engine.transactions import plan
+from kjms.engine.transactions.call_thread import CallThread, GivenUpError
 from kjms.engine.transactions.errors import AbortedError, UnknownError
 from kjms.engine.transactions.plan import Copy, Move, PlannedCommit, TransactionPart
+from kjms.engine.transactions.unanswered import ProducerLog, logged
 from kjms.engine.transactions.written import Written
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
@@ -35,6 +37,10 @@ __all__ = ["TransactionalProducer"]
 _log = logging.getLogger("kjms.transactions")
 
 COMMIT_SECONDS: Final = 10.0  # how long a call may take before it is made again
+SETTLE_SECONDS: Final = 5.0  # librdkafka may not keep it (its issues 5456, 5511), and has a second to do so
+LATE_SECONDS: Final = 1.0
+"""A transaction that took longer may have had a request that librdkafka made again without a word: to a broker that the
+metadata name no longer. That takes Kafka the broker's session time-out, 9 s unless it is told otherwise."""
 TRANSACTION_MS: Final = 30_000  # consumers wait at most that long for the open transaction of a dead process
 PAUSE_SECONDS: Final = 0.1  # between attempts to find something out
 LARGEST_RECORD: Final = 1_000_000_000  # bytes: what was read can be written, so that the broker's limit decides
@@ -89,6 +95,8 @@ class TransactionalProducer(Generic[Unit]):
         self._closing = False
         self._thread: threading.Thread | None = None
         self._producer: ProducerPort | None = None
+        self._log: ProducerLog | None = None  # of the producer that was opened last
+        self._settling = CallThread(f"{transactional_id}-settling")
         self._commits = self._failures = 0  # transactions, ever
 
     def statistics(self) -> TransactionStatistics:
@@ -127,6 +135,7 @@ class TransactionalProducer(Generic[Unit]):
         if self._thread is not None:
             self._thread.join(COMMIT_SECONDS)
         self._producer = None  # an open transaction is aborted when the producer goes
+        self._settling.end()
 
     def _carry_out_here(self, unit: Unit) -> bool:
         """Carry out *unit* in the present thread, if no other one is waiting or under way; return whether it was.
@@ -153,8 +162,9 @@ class TransactionalProducer(Generic[Unit]):
             self._failed(batch, RuntimeError(repr(error)))
             raise
         finally:
-            if self._closing:
-                self._producer = None  # `close` may not have waited
+            if self._closing:  # `close` may not have waited
+                self._producer = None
+                self._settling.end()
             with self._changed:
                 self._is_busy = False
                 self._changed.notify_all()
@@ -203,6 +213,7 @@ class TransactionalProducer(Generic[Unit]):
         self._commits += 1
 
     def _write_and_settle(self, parts: Sequence[TransactionPart], *, is_singly: bool) -> None:
+        begun = time.monotonic()
         producer = self._begin()
         try:
             written = Written()
@@ -215,21 +226,38 @@ class TransactionalProducer(Generic[Unit]):
         except BaseException as error:
             self._abort(producer)
             raise AbortedError(error if isinstance(error, JMSException) else JMSException(repr(error))) from error
+        if self._producer is producer and self._is_in_doubt(producer, begun):
+            _log.info("%s: a request may arrive again; a new epoch refuses it", self._id)
+            self._leave()
 
     def _begin(self) -> ProducerPort:
         producer = self._producer
         if producer is None:
             try:
-                producer = self._open(self._id)
+                self._begin_anew()
             except KafkaException as error:
                 raise jms_error(error, "prepare a transaction", transactional_id=self._id) from error
-            self._producer = producer
+            producer = self._producer
+            assert producer is not None
         try:
             producer.begin_transaction()
         except KafkaException as error:
             self._producer = None
             raise AbortedError(jms_error(error, "begin a transaction"), is_passing=True) from error
         return producer
+
+    def _leave(self) -> None:
+        """Use the producer no more: the next one's beginning fences its requests."""
+        self._producer = None
+
+    def _is_in_doubt(self, producer: ProducerPort, begun: float) -> bool:
+        """Return whether a request of the transaction that *begun* may arrive in the next one of the same epoch."""
+        try:
+            producer.poll(0)  # the log's lines
+        except Exception as error:  # a fatal error; the transaction is committed all the same
+            _log.debug("%s: %s", self._id, error)
+            return True
+        return self._log is None or self._log.is_in_doubt or time.monotonic() - begun > LATE_SECONDS
 
     def _write(
         self, producer: ProducerPort, parts: Sequence[TransactionPart], written: Written, *, is_singly: bool
@@ -291,7 +319,6 @@ class TransactionalProducer(Generic[Unit]):
             topic = next((each for each in written.topics if not is_internal(each)), topic)
             why = self._why(producer) or why
         self._abort(producer)
-        self._producer = None  # librdkafka's next transaction would fail, too: a sequence number is missing
         raise AbortedError(
             jms_error(why, f"write to {topic!r}", to="Write", topic=topic),
             is_too_large=is_too_large,
@@ -325,7 +352,7 @@ class TransactionalProducer(Generic[Unit]):
                 for settler, planned in commits.items():
                     if planned:
                         offsets = [commit.offset for commit in planned]
-                        producer.send_offsets_to_transaction(offsets, groups[settler], COMMIT_SECONDS)
+                        self._settle_offsets(producer, offsets, groups[settler])
                 self._commit(producer, commits, first)
             except BaseException as error:
                 for settler, moved in made.items():
@@ -335,6 +362,19 @@ class TransactionalProducer(Generic[Unit]):
                 raise
             for settler, planned in commits.items():
                 settler.done(planned, made[settler], settled[settler])
+
+    def _settle_offsets(self, producer: ProducerPort, offsets: list[TopicPartition], group: Any) -> None:
+        """Send *offsets* to the transaction, in a thread that is left to the call where it does not return.
+
+        Raises:
+            KafkaException: They were not taken, or there was no answer in time.
+        """
+        try:
+            self._settling.call(
+                SETTLE_SECONDS + 1, producer.send_offsets_to_transaction, offsets, group, SETTLE_SECONDS
+            )
+        except GivenUpError as error:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, str(error), retriable=True)) from error
 
     def _commit(
         self, producer: ProducerPort, commits: Mapping[Settler, Sequence[PlannedCommit]], first: TopicPartition | None
@@ -395,21 +435,22 @@ class TransactionalProducer(Generic[Unit]):
 
     def _begin_anew(self) -> None:
         """Fence the last producer of this name; the broker aborts what it left open."""
-        self._producer = self._open(self._id)
+        config, self._log = logged({**self._config, "transactional.id": self._id})
+        self._producer = self._open(config)
 
-    def _open(self, transactional_id: str) -> ProducerPort:
-        """Return a producer that has fenced the last one of that name.
+    def _open(self, config: Mapping[str, Any]) -> ProducerPort:
+        """Return a producer that has fenced the last one of its name.
 
         Raises:
             KafkaException: Kafka does not let us, or no broker answers.
         """
-        producer = open_producer({**self._config, "transactional.id": transactional_id})
+        producer = open_producer(config)
         producer.list_topics("", COMMIT_SECONDS)  # connects: else it may look for its coordinator 500 ms later
         producer.init_transactions(COMMIT_SECONDS)
         return producer
 
     def _undone(self, producer: ProducerPort, error: KafkaException) -> AbortedError:
-        """Abort the transaction, or drop the producer; return the error."""
+        """Abort the transaction, unless the next producer has to; return the error."""
         is_passing = kafka_error(error).fatal() or kafka_error(error).retriable()
         if is_passing:
             self._producer = None  # it may have forgotten the brokers (`KEEP_BROKERS`); the next one ends what is open
@@ -423,7 +464,7 @@ class TransactionalProducer(Generic[Unit]):
             producer.abort_transaction(COMMIT_SECONDS)
         except KafkaException as error:
             _log.debug("a transaction could not be aborted: %s", error)
-            self._producer = None  # the next one's beginning ends it
+        self._producer = None  # the abort, or a request before it, may have been repeated, and arrive again
 
     def fence(self, transactional_ids: Iterable[str]) -> None:
         """Fence producers of those names, of an engine that is gone or slept; the broker aborts what they left open.
@@ -432,7 +473,7 @@ class TransactionalProducer(Generic[Unit]):
             KafkaException: Kafka does not let us.
         """
         for name in transactional_ids:
-            self._open(name)
+            self._open({**self._config, "transactional.id": name})
 
 
 def _copies(parts: Iterable[TransactionPart]) -> Iterator[tuple[Move[Any] | None, Copy]]:

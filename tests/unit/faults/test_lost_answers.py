@@ -5,15 +5,17 @@ A real Kafka cannot be made to do this at a chosen moment; the in-memory one can
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
 from kjms import JMSException, Queue, RedeliveryPolicy, Session, Topic, TransactionRolledBackException
-from kjms.engine.kafka import KafkaError
+from kjms.engine.kafka import KafkaError, KafkaException
+from kjms.engine.transactions import transactional_producer
 from kjms.mapping.names import queue_group
 from kjms.testing import MemoryKafka
-from tests.helpers import WAIT_MS, Eventually, dead_letter_queue, text
+from tests.helpers import WAIT_MS, WAIT_SECONDS, Eventually, Intercepted, dead_letter_queue, intercepted, text, wait_for
 
 each_outcome = pytest.mark.parametrize("carried_out", [True, False], ids=["carried out", "not carried out"])
 each_end = pytest.mark.parametrize("fatal", [False, True], ids=["timed out", "fenced"])
@@ -213,3 +215,44 @@ def test_an_acknowledgement_that_kafka_refuses_raises(kafka: MemoryKafka, desk: 
     message.acknowledge()
     session.close()
     assert desk.left(queue) == []
+
+
+@pytest.mark.requirement("JMS-4.4.7-2", "JAK-commit-8")
+def test_a_settlement_that_never_returns_is_given_up(
+    desk: Any, queue: Queue, other_queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit is made again by a new producer, and what returns late is refused; no thread is left after that."""
+    monkeypatch.setattr(transactional_producer, "SETTLE_SECONDS", -0.9)  # and a second for the call to return
+    may_return = threading.Event()
+    outcomes: list[KafkaError] = []
+
+    class Stuck(Intercepted):
+        def send_offsets_to_transaction(self, *arguments: Any) -> None:
+            if outcomes or not stuck:
+                self.inner.send_offsets_to_transaction(arguments[0], arguments[1], WAIT_SECONDS)
+                return
+            stuck.pop()
+            may_return.wait(WAIT_SECONDS)
+            try:
+                self.inner.send_offsets_to_transaction(arguments[0], arguments[1], WAIT_SECONDS)
+            except KafkaException as error:
+                outcomes.append(error.args[0])
+
+    stuck = [True]
+    desk.send(queue, *"abc")
+    connection = desk.connect(is_apart=True)
+    with intercepted(desk.servers, producer=Stuck):
+        session = desk.transacted(connection)
+        consumer = session.create_consumer(queue)
+        assert desk.texts(consumer, 1) == ["a"]
+        desk.send(other_queue, "a", by=session)
+        session.commit()
+        assert desk.texts(consumer, 1) == ["b"]
+        may_return.set()
+        wait_for(lambda: bool(outcomes))
+        session.commit()
+    connection.close()
+    assert [outcome.code() for outcome in outcomes] == [KafkaError._FENCED]
+    assert desk.stored(other_queue) == ["a"]
+    assert desk.left(queue) == [("c", False, 1)]
+    wait_for(lambda: not [thread for thread in threading.enumerate() if thread.name.endswith("-settling")])
