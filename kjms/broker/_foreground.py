@@ -26,6 +26,7 @@ def run_foreground(
     data_dir: str | os.PathLike[str] | None = None,
     config: Mapping[str, str] | None = None,
     as_json: bool = False,
+    nodes: int = 1,
 ) -> int:
     """Run a `LocalBroker` until SIGINT or SIGTERM; a second one ends it at once. For the main thread.
 
@@ -36,7 +37,8 @@ def run_foreground(
         data_dir: Where its data is kept; None: a temporary directory.
         config: Further entries of ``server.properties``.
         as_json: Print the line as a JSON object: ``bootstrap_servers``, ``kafka_version``, ``data_dir``, ``temporary``,
-            ``pid`` (Kafka's own).
+            ``pid`` (Kafka's own), ``pids`` (of its nodes).
+        nodes: How many nodes it has.
 
     Returns:
         0 after a signal, at whatever time it came.
@@ -44,7 +46,7 @@ def run_foreground(
     Raises:
         JMSException: The broker cannot start, or ended by itself.
     """
-    broker = LocalBroker(port=port, data_dir=data_dir, config=config)
+    broker = LocalBroker(port=port, data_dir=data_dir, config=config, nodes=nodes)
     with _signals_raised():
         try:
             broker.start()
@@ -64,8 +66,9 @@ def run_foreground(
 
 def _ready_line(broker: LocalBroker) -> str:
     fate = "removed at the end" if broker.is_temporary else "kept"
+    count = f", {len(broker.nodes)} nodes," if len(broker.nodes) > 1 else ""
     return (
-        f"kjms broker: Kafka {KAFKA_VERSION} ready at {broker.bootstrap_servers}"
+        f"kjms broker: Kafka {KAFKA_VERSION}{count} ready at {broker.bootstrap_servers}"
         f" (data in {broker.data_dir}, {fate}; Ctrl-C stops it)"
     )
 
@@ -78,6 +81,7 @@ def _json_line(broker: LocalBroker) -> str:
             "data_dir": str(broker.data_dir),
             "temporary": broker.is_temporary,
             "pid": broker.pid,
+            "pids": [*broker.pids.values()],
         }
     )
 

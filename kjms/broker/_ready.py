@@ -65,7 +65,7 @@ def _create_topic(admin: AdminClient, patience: float) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
-    asked = admin.create_topics([NewTopic(_NAME, 1, 1)], operation_timeout=patience, request_timeout=patience)
+    asked = admin.create_topics([NewTopic(_NAME, 1, -1)], operation_timeout=patience, request_timeout=patience)
     try:
         asked[_NAME].result()
     except KafkaException as error:

@@ -74,6 +74,31 @@ def container_environment(host: str, port: int) -> dict[str, str]:
 PATIENT: Mapping[str, str] = {"broker.session.timeout.ms": "60000"}
 
 
+REPLICAS = 3
+"""Of a topic, where there are as many nodes."""
+
+
+def replicated(nodes: int) -> dict[str, str]:
+    """Return what a cluster of several *nodes* has in the place of the settings for one.
+
+    >>> replicated(3)["default.replication.factor"], replicated(3)["min.insync.replicas"]
+    ('3', '2')
+    """
+    replicas = min(nodes, REPLICAS)
+    topics = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+    return {
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": str(replicas - 1),
+        **{f"{topic}.replication.factor": str(replicas) for topic in topics},
+        "transaction.state.log.min.isr": str(replicas - 1),
+        "share.coordinator.state.topic.min.isr": str(replicas - 1),
+        # A node that is killed, or stands still, loses its leaderships after that; Kafka's default is 9 s.
+        "broker.session.timeout.ms": "6000",
+        "controller.quorum.fetch.timeout.ms": "4000",  # and its part as the active controller
+        "controller.quorum.election.timeout.ms": "2000",
+    }
+
+
 def properties_text(settings: Mapping[str, str]) -> str:
     r"""Return *settings* as a Java properties file, readable whatever its encoding.
 

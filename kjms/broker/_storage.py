@@ -37,8 +37,8 @@ def locked(directory: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def format_storage(directory: Path, java: Java, jars: list[Path], properties: Path) -> None:
-    """Make *directory* a Kafka storage directory, unless it is one.
+def format_storage(directory: Path, java: Java, jars: list[Path], properties: Path, cluster_id: str, node: int) -> None:
+    """Make *directory* a Kafka storage directory of *node* of the cluster *cluster_id*, unless it is one.
 
     What StorageTool writes differs from one directory to the next by two ids only. So it runs once, and its other file
     stays beside the jars: that saves a start of Java.
@@ -52,7 +52,7 @@ def format_storage(directory: Path, java: Java, jars: list[Path], properties: Pa
             (Path(workshop) / "kafka" / checkpoint.name).replace(checkpoint)
     directory.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(checkpoint, directory / checkpoint.name)
-    meta = {"version": "1", "cluster.id": _random_id(), "node.id": "1", "directory.id": _random_id()}
+    meta = {"version": "1", "cluster.id": cluster_id, "node.id": str(node), "directory.id": random_id()}
     unfinished = directory / "meta.properties.new"
     unfinished.write_text(properties_text(meta), "ascii")
     unfinished.replace(directory / "meta.properties")
@@ -63,13 +63,13 @@ def _run_storage_tool(workshop: Path, java: Java, jars: list[Path], properties: 
     copy.write_text(properties.read_text("ascii") + properties_text({"log.dirs": str(workshop / "kafka")}), "ascii")
     command = [str(java.executable), f"-Dlog4j2.configurationFile={log_configuration()}"]
     command += ["-cp", os.pathsep.join(map(str, jars)), "kafka.tools.StorageTool", "format"]
-    command += ["-t", _random_id(), "-c", str(copy)]
+    command += ["-t", random_id(), "-c", str(copy)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if run.returncode != 0:
         raise JMSException(f"Kafka's storage directory cannot be formatted: {relevant(run.stdout + run.stderr)}")
 
 
-def _random_id() -> str:
+def random_id() -> str:
     """Return an id as Kafka makes them; one that begins with a dash looks like an option."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

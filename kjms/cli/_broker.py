@@ -7,14 +7,18 @@ from typing import Final
 
 from kjms.cli._logs import add_log_options
 
+MOST_NODES: Final = 9  # each takes 210 MB; more serve no test
+
 DESCRIPTION: Final = """\
-Run a real Apache Kafka on this machine, for development and tests: one node, reachable from this machine only. The
-command prints one line when Kafka is ready, and runs until Ctrl-C. A second Ctrl-C ends it at once.
+Run a real Apache Kafka on this machine, for development and tests: one node, or several with --nodes, reachable from
+this machine only. The command prints one line when Kafka is ready, and runs until Ctrl-C. A second Ctrl-C ends it at
+once.
 """
 EXAMPLES: Final = """\
 examples:
   kjms broker                                use a free port, and remove the data at the end
   kjms broker --port 9092 --data ./kafka     use the same port and data at the next start
+  kjms broker --nodes 3                      use three nodes, with three replicas of each topic
   kjms broker --config message.max.bytes=4000000
 """
 
@@ -22,7 +26,10 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
     parser.add_argument(
-        "--port", metavar="PORT", type=_port, help="listen at this port of 127.0.0.1 (default: a free one)"
+        "--port",
+        metavar="PORT",
+        type=_port,
+        help="listen at this port of 127.0.0.1, and further nodes at the ports after it (default: free ones)",
     )
     parser.add_argument(
         "--data", metavar="DIR", help="keep the data in this directory (default: a temporary one, removed at the end)"
@@ -34,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="set this entry of Kafka's server.properties; repeatable",
+    )
+    parser.add_argument(
+        "--nodes", metavar="N", type=_count, default=1, help="run so many nodes, each a process (default: 1)"
     )
     parser.add_argument("--json", action="store_true", help="print the ready line as a JSON object")
     add_log_options(parser)
@@ -49,13 +59,23 @@ def run(arguments: argparse.Namespace) -> int:
     from kjms.broker import run_foreground
 
     return run_foreground(
-        port=arguments.port, data_dir=arguments.data, config=dict(arguments.config), as_json=arguments.json
+        port=arguments.port,
+        data_dir=arguments.data,
+        config=dict(arguments.config),
+        as_json=arguments.json,
+        nodes=arguments.nodes,
     )
 
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port number from 1 to 65535")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= MOST_NODES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of nodes from 1 to {MOST_NODES}")
     return int(text)
 
 

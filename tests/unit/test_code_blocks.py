@@ -46,6 +46,7 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
         (1, "tests/integration/broker/test_broker_page.py::test_a_program_has_a_broker"),
         (1, "tests/integration/broker/test_pytest_plugin.py::test_the_documented_example_passes"),
         (1, "tests/integration/broker/test_broker_page.py::test_a_broker_asks_for_passwords"),
+        (1, "tests/integration/broker/test_broker_page.py::test_a_message_outlives_a_node"),
     ],
     ("docs/broker.md", "sh"): [(1, PARSED)],
     ("docs/cluster.md", "json"): [(1, "tests/unit/test_cluster_page.py::test_the_file_for_kafkas_tool_is_json")],

@@ -40,6 +40,13 @@ def test_a_broker_asks_for_passwords() -> None:
             factory.create_context(user="ann", password="another").create_producer().send(Queue("a"), "hello")
 
 
+@pytest.mark.timeout(600)
+def test_a_message_outlives_a_node(capsys: pytest.CaptureFixture[str]) -> None:
+    """With one of three nodes killed, the program on the page receives its message."""
+    exec(PROGRAMS[3], {})
+    assert capsys.readouterr().out == "ten pens\n"
+
+
 def jaas() -> str:
     scope: dict[str, str] = {}
     exec(PROGRAMS[2].partition("LocalBroker(")[0], scope)
