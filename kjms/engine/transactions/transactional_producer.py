@@ -52,6 +52,9 @@ MOVING: Final = frozenset(  # the consumer's partitions, as the next poll says, 
         KafkaError.ILLEGAL_GENERATION,
         KafkaError.REBALANCE_IN_PROGRESS,
         KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
         KafkaError._DESTROY_BROKER,
     }
 )

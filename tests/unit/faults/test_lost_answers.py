@@ -15,7 +15,16 @@ from kjms.engine.kafka import KafkaError, KafkaException
 from kjms.engine.transactions import transactional_producer
 from kjms.mapping.names import queue_group
 from kjms.testing import MemoryKafka
-from tests.helpers import WAIT_MS, WAIT_SECONDS, Eventually, Intercepted, dead_letter_queue, intercepted, text, wait_for
+from tests.helpers import (
+    WAIT_MS,
+    WAIT_SECONDS,
+    Eventually,
+    Intercepted,
+    dead_letter_queue,
+    intercepted,
+    text,
+    wait_for,
+)
 
 each_outcome = pytest.mark.parametrize("carried_out", [True, False], ids=["carried out", "not carried out"])
 each_end = pytest.mark.parametrize("fatal", [False, True], ids=["timed out", "fenced"])
@@ -256,3 +265,22 @@ def test_a_settlement_that_never_returns_is_given_up(
     assert desk.stored(other_queue) == ["a"]
     assert desk.left(queue) == [("c", False, 1)]
     wait_for(lambda: not [thread for thread in threading.enumerate() if thread.name.endswith("-settling")])
+
+
+@pytest.mark.requirement("JMS-4.4.7-2")
+@pytest.mark.parametrize(
+    "code", [KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR]
+)
+def test_a_coordinator_that_is_not_ready_rolls_nothing_back(
+    kafka: MemoryKafka, desk: Any, queue: Queue, other_queue: Queue, code: int
+) -> None:
+    """Another broker has just become the coordinator of the queue's group: the commit waits for it."""
+    desk.send(queue, *"ab")
+    kafka.faults.fail("send_offsets", KafkaError(code, "not ready", txn_requires_abort=True), times=2)
+    session = desk.transacted()
+    assert desk.texts(session.create_consumer(queue), 1) == ["a"]
+    desk.send(other_queue, "a", by=session)
+    session.commit()
+    session.close()
+    assert desk.stored(other_queue) == ["a"]
+    assert desk.left(queue) == [("b", False, 1)]
