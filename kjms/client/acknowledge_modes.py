@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
 from kjms.client.dead_letters import handled_exception
+from kjms.engine import COMMIT_SECONDS
 from kjms.engine.kafka import inherited
 from kjms.errors import IllegalStateException, JMSException
 from kjms.options import SessionMode
@@ -28,10 +29,16 @@ __all__ = [
     "Client",
     "DupsOk",
     "Individual",
+    "NotYetError",
     "acknowledgement_of",
 ]
 
+MORE_SECONDS: Final = 1.0  # than a receive is to wait: a rebalance, or another coordinator, takes less as a rule
 HASTE_SECONDS: Final = 0.0002  # a session that asks for the next message sooner commits before the consumer thread can
+
+
+class NotYetError(Exception):
+    """The last message is not acknowledged yet, and the program waits for the next one no longer."""
 
 
 class Acknowledgement:
@@ -67,10 +74,17 @@ class Acknowledgement:
         """Whether `before_next` waits for a commit."""
         return False
 
-    def before_next(self, slot: Slot) -> bool:
+    def before_next(self, slot: Slot, seconds: float | None = None) -> bool:
         """Do what must be durable before the consumer of *slot* gets its next message; return whether it may get one.
 
         It may not while the session holds as many unacknowledged messages as it may.
+
+        Args:
+            slot: The slot.
+            seconds: How long the program waits for a message; None: without limit.
+
+        Raises:
+            NotYetError: Kafka has not answered in that time.
         """
         return True
 
@@ -210,14 +224,21 @@ class Auto(Acknowledgement):
     def must_commit(self) -> bool:
         return not self._is_pipelined and bool(self._unflushed or self._looped)
 
-    def before_next(self, slot: Slot) -> bool:
+    def before_next(self, slot: Slot, seconds: float | None = None) -> bool:
         if self._looped:
             self._settle_looped(slot)
         if not self._unflushed:
             return True
-        self._is_hasty = time.monotonic() - self._received_at < HASTE_SECONDS
+        begun = time.monotonic()
+        self._is_hasty = begun - self._received_at < HASTE_SECONDS
+        until = COMMIT_SECONDS if seconds is None else min(seconds + MORE_SECONDS, COMMIT_SECONDS)
         for reader in list(self._unflushed):
-            lost = reader.flush(receipts=self._unflushed[reader])
+            try:
+                lost = reader.flush(until, self._unflushed[reader])
+            except JMSException as error:
+                if until < COMMIT_SECONDS and time.monotonic() >= begun + until:
+                    raise NotYetError from error
+                raise
             del self._unflushed[reader]  # not before: what Kafka did not take is tried again
             if lost:
                 raise JMSException(
@@ -355,7 +376,7 @@ class Client(Acknowledgement):
     def held(self) -> Collection[Delivery]:
         return self._open
 
-    def before_next(self, slot: Slot) -> bool:
+    def before_next(self, slot: Slot, seconds: float | None = None) -> bool:
         return self._limit is None or len(self._open) < self._limit
 
     def received(self, delivery: Delivery, message: Message) -> None:

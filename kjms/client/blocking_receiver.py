@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from kjms.client.acknowledge_modes import NotYetError
 from kjms.engine import STREAK
 from kjms.errors import IllegalStateException, JMSException
 
@@ -88,12 +89,14 @@ class BlockingReceiver:
         guard = core.guard
         guard.acquire("receive")
         try:
-            if acknowledgement.asks and not acknowledgement.before_next(slot):
+            if acknowledgement.asks and not acknowledgement.before_next(slot, seconds):
                 raise core.overrun("receive")
             deliver = core.delivery(read, is_loop=is_loop) if is_loop or read else acknowledgement.received
             is_next = slot.streak < STREAK or seconds == 0 or bool(slot.batch)
             found = core.take(slot, consumer._destination, deliver) if is_next else None
             return found[1] if found else self._wait(consumer, seconds, deliver, is_next=is_next)
+        except NotYetError:
+            return None
         except BaseException as error:
             if not isinstance(error, Exception):  # Ctrl-C, at any point of it
                 slot.reader.reclaim(slot, acknowledgement.held)

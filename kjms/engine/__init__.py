@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kjms.engine.admin.survey import Survey
     from kjms.engine.browsing import Browsing
     from kjms.engine.callback_threads import Callbacks
+    from kjms.engine.consumer.client import COMMIT_SECONDS
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery, MessageSource, Receipt, Slot
     from kjms.engine.consumer.kafka_source import KafkaSource
@@ -42,6 +43,7 @@ _MODULES = {
     "Backlog": "kjms.engine.admin.scopes",
     "Bridged": "kjms.engine.transactions.bridged",
     "Browsing": "kjms.engine.browsing",
+    "COMMIT_SECONDS": "kjms.engine.consumer.client",
     "Callbacks": "kjms.engine.callback_threads",
     "ConsumerSlot": "kjms.engine.consumer.consumer_slot",
     "Copy": "kjms.engine.transactions.plan",
@@ -88,6 +90,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "COMMIT_SECONDS",
     "DURABLE",
     "NEWER_SETTLEMENT",
     "NON_DURABLE",

@@ -181,6 +181,9 @@ def consumer_settings(
         # A stall costs other members' commits 0.8 s per rebalance, and the default heartbeat 3 s of waiting.
         "heartbeat.interval.ms": 500,
         "session.timeout.ms": 6_000,  # the least that brokers allow by default: a crash is noticed after that
+        # A broker may fall silent while a commit waits for it, and be replaced within 10 s. What a fetch brings in one
+        # answer must come in that time: the largest message, of 96 MB, at 80 Mbit/s.
+        "socket.timeout.ms": 10_000,
         # An idle broker answers a fetch this late, and a partition that is assigned meanwhile waits for that.
         "fetch.wait.max.ms": 500 if has_one_partition else 100,
         "queued.max.messages.kbytes": 16_384,

@@ -22,6 +22,7 @@ from tests.helpers import (
     Intercepted,
     dead_letter_queue,
     intercepted,
+    members,
     text,
     wait_for,
 )
@@ -284,3 +285,21 @@ def test_a_coordinator_that_is_not_ready_rolls_nothing_back(
     session.close()
     assert desk.stored(other_queue) == ["a"]
     assert desk.left(queue) == [("b", False, 1)]
+
+
+@pytest.mark.requirement("JMS-4.4.11-3")
+@pytest.mark.parametrize("timeout", [None, 200])
+def test_a_receive_waits_no_longer_for_the_last_acknowledgement_than_for_a_message(
+    desk: Any, queue: Queue, timeout: int | None
+) -> None:
+    """It returns None; the next one waits for the same acknowledgement, and returns the next message."""
+    desk.send(queue, *"abc")
+    with members(desk.servers) as made, desk.connect(is_apart=True) as connection:
+        consumer = connection.create_session(Session.AUTO_ACKNOWLEDGE).create_consumer(queue)
+        assert text(next(iter(consumer))) == "a"  # a loop's message is acknowledged when the next one is asked for
+        member = made[queue_group(queue.queue_name)][0]
+        member.refusal = KafkaError(KafkaError._TIMED_OUT)
+        assert (consumer.receive_no_wait() if timeout is None else consumer.receive(timeout)) is None
+        member.refusal = None
+        assert desk.texts(consumer, 1) == ["b"]
+    assert desk.left(queue) == [("c", False, 1)]
