@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kjms.destinations import Destination
 from kjms.engine.consumer.batches import Batches
@@ -29,9 +29,6 @@ from kjms.txn.delivery_states import (
     UNMATCH,
     UNMATCHED,
 )
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Dispatcher"]
 
@@ -464,7 +461,3 @@ class Dispatcher:
         self.unmatched = []
         self.put_back(left)  # some may have been in one of these partitions when a consumer came that wants them
         return first
-
-
-def _order(delivery: Delivery) -> int:
-    return delivery.order

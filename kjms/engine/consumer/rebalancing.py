@@ -50,7 +50,6 @@ class Rebalancing:
         upkeep: Keeps copies of what was committed.
         relocations: Relocate what sessions have of revoked partitions.
         dispatcher: Where messages wait.
-        stall: Records that what is assigned is certain.
         lifecycle: Knows whether the thread ends.
         handover: Takes part in the group's handover; None: there is none.
         lock: The group consumer's lock.
