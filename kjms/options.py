@@ -181,6 +181,17 @@ class RedeliveryPolicy:
         """Return the name of the queue for dead letters of the queue *queue_name*."""
         return self.dead_letter.replace("{queue}", queue_name)
 
+    def source_of(self, dead_letter_queue: str) -> str | None:
+        """Return the queue whose dead letters go to *dead_letter_queue* alone; None: the name does not say.
+
+        >>> policy = RedeliveryPolicy()
+        >>> policy.source_of("orders.dlq"), policy.source_of("orders")
+        ('orders', None)
+        """
+        before, place, after = self.dead_letter.partition("{queue}")
+        name = dead_letter_queue.removeprefix(before).removesuffix(after)
+        return name if place and name and self.dead_letter_queue(name) == dead_letter_queue else None
+
 
 @dataclass(frozen=True)
 class DestinationOptions:

@@ -732,8 +732,8 @@ class Member(Intercepted):
 
 
 class _InterceptedClients:
-    def __init__(self, inner: KafkaClients, consumer: Wrap, producer: Wrap) -> None:
-        self._inner, self._consumer, self._producer = inner, consumer, producer
+    def __init__(self, inner: KafkaClients, consumer: Wrap, producer: Wrap, admin: Wrap) -> None:
+        self._inner, self._consumer, self._producer, self._admin = inner, consumer, producer, admin
 
     def consumer(self, config: Mapping[str, Any]) -> Any:
         return self._consumer(self._inner.consumer(config), config)
@@ -742,7 +742,7 @@ class _InterceptedClients:
         return self._producer(self._inner.producer(config), config)
 
     def admin(self, config: Mapping[str, Any]) -> Any:
-        return self._inner.admin(config)
+        return self._admin(self._inner.admin(config), config)
 
     def wall_clock(self) -> float:
         return self._inner.wall_clock()
@@ -753,8 +753,10 @@ def _as_it_is(client: Any, _config: Mapping[str, Any]) -> Any:
 
 
 @contextlib.contextmanager
-def intercepted(servers: str, *, consumer: Wrap = _as_it_is, producer: Wrap = _as_it_is) -> Iterator[None]:
-    """Have consumers and producers that are made inside of the block wrapped; see `Intercepted`.
+def intercepted(
+    servers: str, *, consumer: Wrap = _as_it_is, producer: Wrap = _as_it_is, admin: Wrap = _as_it_is
+) -> Iterator[None]:
+    """Have clients that are made inside of the block wrapped; see `Intercepted`.
 
     A connection that is to have them needs an engine of its own, as `apart` gives it.
 
@@ -762,9 +764,10 @@ def intercepted(servers: str, *, consumer: Wrap = _as_it_is, producer: Wrap = _a
         servers: Where Kafka is.
         consumer: Is given each consumer, and its settings; returns what is used instead.
         producer: The same for producers.
+        admin: The same for admin clients.
     """
     before = clients_for({"bootstrap.servers": servers})
-    serve(servers, _InterceptedClients(before, consumer, producer))
+    serve(servers, _InterceptedClients(before, consumer, producer, admin))
     try:
         yield
     finally:

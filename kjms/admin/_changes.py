@@ -21,12 +21,13 @@ from kjms.admin._letters import IS_DEAD_LETTER
 from kjms.admin._messages import Changed, DeadLetter, OnProgress, Progress
 from kjms.admin._reader import MessageReader, selector_of
 from kjms.admin._taking import BATCH, BATCH_BYTES, TOO_LARGE, UNREADABLE, CarryOut, Refused, Seen, Taking, after
-from kjms.client.dead_letters import CUT, DESTINATION, retried_message
+from kjms.client.dead_letters import retried_message
 from kjms.destinations import Queue, TemporaryQueue, TemporaryTopic, Topic, parse_destination
 from kjms.engine import Copy, SessionTransaction, destination_name
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping import KafkaRecord, encode
 from kjms.mapping.bridges import decoder
+from kjms.mapping.dead_letters import CUT, DESTINATION, DETAILS
 from kjms.mapping.delayed import DELAYED
 from kjms.mapping.names import delayed
 from kjms.selector import parse_selector
@@ -146,7 +147,7 @@ class Changes:
         if origin is not None:
             more.append("{} = '{}'".format(DESTINATION, str(origin).replace("'", "''")))
         kinds = "NOT LIKE 'temp-%'" if topics else "LIKE 'queue:%'"
-        allowed = [*more, f"{CUT} IS NULL", f"{DESTINATION} {kinds}"]
+        allowed = [*more, f"({CUT} IS NULL OR {CUT} = '{DETAILS}')", f"{DESTINATION} {kinds}"]
         origins = Origins(self._engine, self._options, self._scopes)
 
         def sent_back(batch: Sequence[Delivery], reader: MessageSource) -> int:
@@ -461,7 +462,7 @@ class Origins:
 def _obstacle(message: Message, *, topics: bool) -> str:
     """Return why the dead letter *message* cannot be retried, or an empty text."""
     letter = DeadLetter.of(message)
-    if letter is None or letter.omitted is not None:
+    if letter is None or letter.omitted not in (None, DETAILS):  # earlier versions left out headers and bodies
         return INCOMPLETE
     try:
         origin = parse_destination(letter.destination or "")

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kjms.admin._messages import DeadLetter, DeadLetterCause, DeadLetterQueue, OnProgress, moment
-from kjms.client.dead_letters import CAUSE
 from kjms.errors import InvalidDestinationException
+from kjms.mapping.dead_letters import CAUSE
 from kjms.selector import parse_selector
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from kjms.client.dead_letters import (
+from kjms.destinations import Queue, Topic
+from kjms.mapping.dead_letters import (
     CAUSE,
     CUT,
     DELIVERIES,
@@ -23,7 +24,6 @@ from kjms.client.dead_letters import (
     TOPIC,
     TRACEBACK,
 )
-from kjms.destinations import Queue, Topic
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -110,7 +110,8 @@ class DeadLetter:
         partition: The partition there.
         offset: The offset there.
         deliveries: How often it was delivered.
-        omitted: The parts of the message that were too large for the dead-letter queue.
+        omitted: What was too large for the dead-letter queue: ``details``, the text and the traceback of the exception.
+            Dead letters of earlier versions may lack parts of the message: ``headers`` or ``headers, body``.
         exception: The type of the exception, where one was raised.
         exception_message: Its text, if the option ``dead_letter_details`` is set.
         traceback: Its traceback, likewise.

@@ -14,12 +14,12 @@ from kjms.cli._connecting import add_connection_options, check_exists, connect, 
 from kjms.cli._queues import Reporter
 from kjms.cli._receive import check_selector
 from kjms.cli._terminal import agrees, columns, escaped, json_text, moment, say, shown_body
-from kjms.client.dead_letters import (
-    CAUSE,
-)
 from kjms.client.engine_access import engine_of
 from kjms.destinations import Queue
 from kjms.errors import JMSException
+from kjms.mapping.dead_letters import (
+    CAUSE,
+)
 from kjms.mapping.json_form import to_json
 from kjms.mapping.names import topic_for
 

@@ -14,63 +14,35 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine import Copy, destination_name
-from kjms.mapping import KafkaRecord
-from kjms.mapping.delayed import DELAYED
+from kjms.mapping.dead_letters import (
+    EXCEPTION,
+    EXCEPTION_TEXT,
+    FIRST_FAILURE,
+    HOST,
+    LAST_FAILURE,
+    PROCESS,
+    TRACEBACK,
+    Cause,
+    origin_partition,
+    retried_record,
+)
 from kjms.mapping.temporary import letters_name
 from kjms.options import RedeliveryPolicy
 
 if TYPE_CHECKING:
-    from kjms.engine import Delivery, Engine
+    from kjms.engine import Delivery, Engine, WantedTopic
     from kjms.mapping import SourceRecord
     from kjms.message import Message
     from kjms.options import FactoryOptions
 
-__all__ = [
-    "CAUSE",
-    "CUT",
-    "DELIVERIES",
-    "DESTINATION",
-    "EXCEPTION",
-    "EXCEPTION_TEXT",
-    "FIRST_FAILURE",
-    "HOST",
-    "LAST_FAILURE",
-    "OFFSET",
-    "PARTITION",
-    "PROCESS",
-    "TOPIC",
-    "TRACEBACK",
-    "Redelivery",
-    "handled_exception",
-    "retried_message",
-    "with_handled_exception",
-]
+__all__ = ["Redelivery", "handled_exception", "retried_message", "with_handled_exception"]
 
 T = TypeVar("T")
 
 _log = logging.getLogger("kjms.redelivery")
 
-CAUSE: Final = "JMS_kjms_Cause"
-DESTINATION: Final = "JMS_kjms_OriginalDestination"
-TOPIC: Final = "JMS_kjms_OriginalTopic"
-PARTITION: Final = "JMS_kjms_OriginalPartition"
-OFFSET: Final = "JMS_kjms_OriginalOffset"
-DELIVERIES: Final = "JMS_kjms_Deliveries"
-EXPIRATION: Final = "JMS_kjms_OriginalExpiration"
-CUT: Final = "JMS_kjms_Omitted"
-EXCEPTION: Final = "JMS_kjms_Exception"
-EXCEPTION_TEXT: Final = "JMS_kjms_ExceptionMessage"
-TRACEBACK: Final = "JMS_kjms_Traceback"
-HOST: Final = "JMS_kjms_Host"
-PROCESS: Final = "JMS_kjms_Process"
-FIRST_FAILURE: Final = "JMS_kjms_FirstFailure"
-LAST_FAILURE: Final = "JMS_kjms_LastFailure"
-FAILURE: Final = (EXCEPTION, EXCEPTION_TEXT, TRACEBACK, HOST, PROCESS, FIRST_FAILURE, LAST_FAILURE)
 LONGEST_TEXT: Final = 4_096  # characters of an exception's text
 LONGEST_TRACEBACK: Final = 16_384  # characters, the last ones: they name the place that failed
-# Where a delayed message waited goes as well: it says which subscriptions of a topic are to get it, and no more does.
-OWN: Final = frozenset({CAUSE, DESTINATION, TOPIC, PARTITION, OFFSET, DELIVERIES, EXPIRATION, CUT, DELAYED, *FAILURE})
-EXPIRES: Final = "JMSExpiration"
 EXPIRED: Final = "expired"
 
 
@@ -153,8 +125,9 @@ class Redelivery:
         details = self._options.destination(destination_name(destination)).dead_letter_details
         times = "1 time" if delivery.count == 1 else f"{delivery.count} times"
         cause = f"delivered {times}{delivery.attempts.cause and f'; {delivery.attempts.cause}'}"
-        dead_letter = self._copy(delivery, queue, cause, *_failure(delivery, error, details))
-        reader.dead_letter(delivery, dead_letter, "dead letter")
+        failure = _failure(delivery, error, details)
+        why = Cause(cause, str(destination), delivery.count, *failure)
+        reader.dead_letter(delivery, why, self._wanted(queue, delivery), "dead letter")
         if self._on_dead_letter is not None:
             self._on_dead_letter(delivery, message, queue, error)
 
@@ -162,53 +135,13 @@ class Redelivery:
         """Move the message of *delivery*, which has expired, to the expiry queue *queue_name*."""
         assert delivery.slot is not None
         delivery.count -= 1  # it is not made
-        delivery.slot.reader.dead_letter(delivery, self._copy(delivery, Queue(queue_name), EXPIRED), "expired")
+        reader = delivery.slot.reader
+        why = Cause(EXPIRED, str(reader.destination), delivery.count)
+        reader.dead_letter(delivery, why, self._wanted(Queue(queue_name), delivery), "expired")
 
-    def _copy(
-        self,
-        delivery: Delivery,
-        queue: Queue,
-        cause: str,
-        failure: Headers | None = None,
-        details: Headers | None = None,
-    ) -> Callable[[int], Copy]:
-        """Return what makes the copy of *delivery* for *queue*, with its cause and where it came from.
-
-        The copy does not expire. One that the queue's topic finds too large is made smaller: without the message's own
-        headers and the *details* of its failure, then without its body, which still stands where it came from as long
-        as Kafka keeps it there.
-        """
-        assert delivery.slot is not None
-        destination = delivery.slot.reader.destination
-
-        def copy(too_large: int) -> Copy:
-            topic, _ = self._engine.topic_of(queue, self._options)
-            record = delivery.record
-            headers: Headers = [
-                (CAUSE, cause.encode()),
-                (DELIVERIES, b"%d" % delivery.count),
-                (DESTINATION, str(destination).encode()),
-                (TOPIC, str(record.topic()).encode()),
-                (PARTITION, b"%d" % (record.partition() or 0)),
-                (OFFSET, b"%d" % (record.offset() or 0)),
-                *(failure or ()),
-            ]
-            value = record.value()
-            if too_large > 1:
-                value = None
-            if too_large:
-                headers.append((CUT, b"headers" if too_large == 1 else b"headers, body"))
-            else:
-                own = [header for header in record.headers() or () if header[0] not in OWN]
-                headers[:0] = [(EXPIRATION if name == EXPIRES else name, data) for name, data in own]
-                headers += details or ()
-            return Copy(
-                topic,
-                -1 if record.key() is not None else 0,
-                KafkaRecord(record.key(), value, headers, max(record.timestamp()[1], 0)),
-            )
-
-        return copy
+    def _wanted(self, queue: Queue, delivery: Delivery) -> WantedTopic:
+        """Return the Kafka topic of *queue*, which is to take what the topic of *delivery* takes."""
+        return self._engine.wanted_topic(queue, self._options, like=delivery.record.topic() or "")
 
 
 _handled: ContextVar[BaseException | None] = ContextVar("the exception that another thread handles", default=None)
@@ -271,29 +204,12 @@ def _text(error: BaseException) -> str:
 def retried_message(record: SourceRecord, topic: str, partitions: int, now: int) -> Copy:
     """Return the message again that became the dead letter *record*, for where it came from.
 
-    It is as it was, without a trace of its deliveries. It expires when it would have, unless that time is over.
-
     Args:
         record: The dead letter.
         topic: The Kafka topic that the message came from.
         partitions: How many partitions that has.
         now: Milliseconds since the epoch.
     """
-    dead_letter = dict(record.headers() or ())
-    number = _number(dead_letter.get(PARTITION))
-    headers = [header for header in record.headers() or () if header[0] not in OWN]
-    expiration = dead_letter.get(EXPIRATION)
-    if _number(expiration) > now:
-        headers.append((EXPIRES, expiration))
-    return Copy(
-        topic,
-        -1 if record.key() is not None else number if number < partitions else 0,
-        KafkaRecord(record.key(), record.value(), headers, max(record.timestamp()[1], 0)),
-    )
-
-
-def _number(data: bytes | None) -> int:
-    try:
-        return int(data or b"0")
-    except ValueError:
-        return 0
+    number = origin_partition(record)
+    place = -1 if record.key() is not None else number if number < partitions else 0
+    return Copy(topic, place, retried_record(record, now))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kjms.engine.admin.scan import Position, Scan, Scanned
     from kjms.engine.admin.scopes import Backlog, Scope
     from kjms.engine.admin.survey import Survey
+    from kjms.engine.admin.topics import WantedTopic
     from kjms.engine.browsing import Browsing
     from kjms.engine.callback_threads import Callbacks
     from kjms.engine.consumer.client import COMMIT_SECONDS
@@ -77,6 +78,7 @@ _MODULES = {
     "Terms": "kjms.engine.subscriptions.definitions",
     "TooLargeError": "kjms.engine.transactions.bridged",
     "UnknownError": "kjms.engine.transactions.errors",
+    "WantedTopic": "kjms.engine.admin.topics",
     "SessionTransaction": "kjms.engine.transactions.group_committer",
     "admin_settings": "kjms.engine.settings",
     "close_all": "kjms.engine.engine",
@@ -130,6 +132,7 @@ __all__ = [
     "Terms",
     "TooLargeError",
     "UnknownError",
+    "WantedTopic",
     "admin_settings",
     "close_all",
     "common_settings",

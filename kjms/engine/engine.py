@@ -10,6 +10,7 @@ import os
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -23,7 +24,7 @@ from kjms.engine.admin.retention import RetentionCleaner
 from kjms.engine.admin.scan import Position, Scan
 from kjms.engine.admin.scopes import Scope
 from kjms.engine.admin.survey import Survey
-from kjms.engine.admin.topics import Topics
+from kjms.engine.admin.topics import Topics, WantedTopic
 from kjms.engine.browsing import Browsing
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.kafka_source import KafkaSource
@@ -46,8 +47,8 @@ from kjms.engine.transactions.group_committer import GroupCommitter
 from kjms.engine.tuning import DEFAULTS, Tuning, current
 from kjms.errors import InvalidDestinationException
 from kjms.mapping.bridges import decoder
-from kjms.mapping.names import REGISTRY, is_internal, queue_group, topic_for, transactional_ids
-from kjms.options import FactoryOptions
+from kjms.mapping.names import REGISTRY, queue_group, topic_for, transactional_ids
+from kjms.options import FactoryOptions, RedeliveryPolicy
 from kjms.selector import Selector
 
 __all__ = ["Engine", "process_statistics"]
@@ -95,7 +96,7 @@ class Engine:
         self.prompt = self._publisher("prompt", 0, tuning)  # for synchronous sends
         self.bulk = self._publisher("bulk", BULK_LINGER_MS, tuning)  # for the others: it gathers records into batches
         bookkeeping = Bookkeeping(self.topics, self.bulk, reading)
-        self.overflows = Overflows(name, writing, self.topics, bookkeeping, self.bulk, report, tuning)
+        self.overflows = Overflows(name, writing, self.topics, self._ensure, bookkeeping, self.bulk, report, tuning)
         self.committer = GroupCommitter(writing, transactional_ids(name)[1], bookkeeping, tuning)
         self.registry = self._registry(reading, timeout, tuning)
         self.schedule = Schedule(partial(consumer_settings, self.settings), writing, self.topics, report, tuning)
@@ -286,21 +287,35 @@ class Engine:
         """
         if isinstance(destination, TemporaryQueue | TemporaryTopic):
             raise InvalidDestinationException(f"{destination} is temporary, and has no Kafka topic of its own")
-        name = destination_name(destination)
-        topic = topic_for(destination, options.queue_prefix, options.topic_prefix)
-        if is_internal(topic) or topic.startswith("__"):
-            raise InvalidDestinationException(f"{destination} is reserved for internal use; choose another name")
-        chosen = options.destination(name)
-        count = self.topics.ensure(
-            topic,
-            create=options.create_destinations,
-            partitions=chosen.partitions or 1,
-            replication_factor=chosen.replication_factor,
-            queue=isinstance(destination, Queue),
+        wanted = self.wanted_topic(destination, options)
+        if isinstance(destination, Queue) and not self.topics.partitions(wanted.topic):
+            wanted = self.wanted_topic(destination, options, like=_source_of(destination, options))
+        return self._ensure(wanted)
+
+    def wanted_topic(self, destination: Destination, options: FactoryOptions, *, like: str = "") -> WantedTopic:
+        """Return the Kafka topic that *destination* needs, as *options* say; nothing is asked of Kafka.
+
+        Args:
+            destination: A queue or topic.
+            options: The factory's options.
+            like: The topic whose messages it takes as dead letters; empty: none.
+        """
+        chosen = options.destination(destination_name(destination))
+        return WantedTopic(
+            destination,
+            options.queue_prefix,
+            options.topic_prefix,
+            options.create_destinations,
+            chosen.partitions or 1,
+            chosen.replication_factor,
+            like,
         )
+
+    def _ensure(self, wanted: WantedTopic) -> tuple[str, int]:
+        found = self.topics.ensure(wanted)
         if self.topics.new_queues:
             self.sources.retention.begin()
-        return topic, count
+        return found
 
     # Receiving.
 
@@ -398,6 +413,17 @@ class Engine:
 def destination_name(destination: Destination) -> str:
     """Return the name by which options and threads call *destination*."""
     return destination._name
+
+
+def _source_of(queue: Queue, options: FactoryOptions) -> str:
+    """Return the Kafka topic of the queue whose dead letters go to *queue* alone; empty: the options name none."""
+    name = (options.defaults.redelivery or RedeliveryPolicy()).source_of(queue.queue_name)
+    for each in [*options.destinations, *([] if name is None else [name])]:
+        policy = options.destination(each).redelivery or RedeliveryPolicy()
+        if policy.source_of(queue.queue_name) == each:
+            with suppress(InvalidDestinationException):
+                return topic_for(Queue(each), options.queue_prefix, options.topic_prefix)
+    return ""
 
 
 def _hashable(value: Any) -> object:

@@ -14,7 +14,7 @@ from kjms.mapping.names import transactional_ids
 
 if TYPE_CHECKING:
     from kjms.engine.admin.bookkeeping import Bookkeeping
-    from kjms.engine.admin.topics import Topics
+    from kjms.engine.admin.topics import Topics, WantedTopic
     from kjms.engine.publisher import Publisher
     from kjms.engine.statistics import TransactionStatistics
     from kjms.engine.tuning import Tuning
@@ -30,6 +30,7 @@ class Overflows:
         engine: The engine's name, as settlement names its writer.
         config: librdkafka's settings of a producer.
         topics: Knows and makes Kafka topics.
+        ensure: Makes the topics of dead letters where they are missing.
         bookkeeping: Keeps copies of settlement.
         publisher: Writes the log of redeliveries.
         report: Reports a lasting failure.
@@ -45,6 +46,7 @@ class Overflows:
         engine: str,
         config: Mapping[str, Any],
         topics: Topics,
+        ensure: Callable[[WantedTopic], tuple[str, int]],
         bookkeeping: Bookkeeping,
         publisher: Publisher,
         report: Callable[[JMSException], None],
@@ -55,7 +57,9 @@ class Overflows:
         self.bookkeeping = bookkeeping
         self._tuning = tuning
         relocator_id, _, sync_relocator_id = transactional_ids(engine)
-        self._relocator = Relocator(config, relocator_id, report, bookkeeping.is_visible, tuning)
+        self._relocator = Relocator(
+            config, relocator_id, ensure, topics.largest, report, bookkeeping.is_visible, tuning
+        )
         self._sync_relocator = SyncRelocator(config, sync_relocator_id, tuning)
         self._redelivery_log = RedeliveryLog(topics, publisher, tuning)
 

@@ -21,7 +21,7 @@ from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException, ResourceAllocationException
 from kjms.mapping import KafkaRecord
 
-__all__ = ["Publisher"]
+__all__ = ["SMALL", "Publisher", "RecordSizes", "checked_sizes", "record_size"]
 
 Report = Callable[["KafkaError | None", KafkaMessage], None]
 
@@ -58,27 +58,44 @@ class RecordSizes:
     def check(self, topic: str, record: KafkaRecord) -> None:
         """Refuse a record that the broker would refuse: it would hold up other records.
 
-        What the topic allowed last is enough to let a record pass; to refuse one it is asked for again.
-
         Raises:
             ResourceAllocationException: It is larger than the topic's max.message.bytes.
         """
-        key, value, headers, _ = record
-        size = len(value or b"") + len(key or b"")
-        size += sum(len(name) + len(content or b"") for name, content in headers)
-        if size <= self._limits.get(topic, 0):
-            return
-        limit = self._largest(topic)
-        if limit is None:
-            return
-        self._limits[topic] = limit
-        if size > limit:
+        size = record_size(record)
+        limit = self.limit(topic, size)
+        if limit:
             raise ResourceAllocationException(
                 f"send to {topic!r}: the message has {size} bytes with its headers, and the topic's max.message.bytes"
                 f" allows {limit} (MSG_SIZE_TOO_LARGE); send it in parts, or raise the topic's limit",
                 "MSG_SIZE_TOO_LARGE",
                 KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)),
             )
+
+    def limit(self, topic: str, size: int) -> int:
+        """Return how many bytes a message to *topic* may have if that is less than *size*; 0: it takes the message.
+
+        What the topic allowed last is enough to let a record pass; to refuse one it is asked for again.
+        """
+        if size <= self._limits.get(topic, 0):
+            return 0
+        limit = self._largest(topic)
+        if limit is None:
+            return 0
+        self._limits[topic] = limit
+        return limit if size > limit else 0
+
+
+def record_size(record: KafkaRecord) -> int:
+    """Return how many bytes *record* has, at the least."""
+    key, value, headers, _ = record
+    size = len(value or b"") + len(key or b"")
+    return size + sum(len(name) + len(content or b"") for name, content in headers)
+
+
+def checked_sizes(config: Mapping[str, Any], largest: Callable[[str], int | None]) -> RecordSizes | None:
+    """Return what tells which records topics refuse; None: the producer with *config* compresses, so only Kafka can."""
+    compression = config.get("compression.type") or config.get("compression.codec") or "none"
+    return None if compression != "none" else RecordSizes(largest)
 
 
 class Publisher:
@@ -105,8 +122,7 @@ class Publisher:
     ) -> None:
         self._report_seconds = tuning.report_seconds
         self._send_timeout = send_timeout
-        compression = config.get("compression.type") or config.get("compression.codec") or "none"
-        self._sizes = None if compression != "none" else RecordSizes(largest)
+        self._sizes = checked_sizes(config, largest)
         self._servers = config["bootstrap.servers"]
         self._config = {
             **config,

@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,7 +24,17 @@ from kjms import (
     Topic,
     aio,
 )
-from tests.helpers import WAIT_MS, Eventually, dead_letter_queue, send, wait_for
+from tests.helpers import (
+    WAIT_MS,
+    Eventually,
+    Intercepted,
+    apart,
+    dead_letter_queue,
+    intercepted,
+    send,
+    topics,
+    wait_for,
+)
 
 ONCE = RedeliveryPolicy(max_deliveries=1)
 
@@ -264,3 +274,28 @@ def test_the_first_failure_outlives_its_process(kafka: Any, queue: Queue, dead: 
         eventually(lambda: letters(connection, dead))
         (letter,) = letters(connection, dead)
     assert int(told(letter, "FirstFailure") or 0) <= between < int(told(letter, "LastFailure") or 0)
+
+
+class Beginner(Intercepted):
+    """A producer that notes which topics there are when a transaction begins."""
+
+    there: ClassVar[list[set[str]]] = []
+
+    def begin_transaction(self) -> None:
+        self.there.append(topics(self.config["bootstrap.servers"]))
+        self.inner.begin_transaction()
+
+
+def test_a_dead_letter_is_planned_before_its_transaction_begins(
+    kafka: Any, queue: Queue, dead: Queue, eventually: Eventually
+) -> None:
+    """The dead-letter queue is made before, too: an open transaction holds up all who read behind it."""
+    Beginner.there.clear()
+    servers = kafka.bootstrap_servers
+    with intercepted(servers, producer=Beginner), apart(servers, redelivery=ONCE) as connection:
+        send(connection, queue, "bad")
+        with connection.create_session(Session.SESSION_TRANSACTED) as session:
+            assert session.create_consumer(queue).receive(WAIT_MS) is not None
+            session.rollback()
+            eventually(lambda: Beginner.there)
+    assert dead.queue_name in Beginner.there[0]

@@ -9,8 +9,9 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
+from kjms.destinations import Destination, Queue
 from kjms.engine.admin.answers import AnsweringClient, closed, open_answering
 from kjms.engine.admin.coordinators import Coordinators
 from kjms.engine.admin.log_ends import ends_after_commits
@@ -37,9 +38,9 @@ from kjms.engine.kafka import (
 )
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import InvalidDestinationException, JMSException
-from kjms.mapping.names import is_internal
+from kjms.mapping.names import is_internal, topic_for
 
-__all__ = ["NOT_READY", "QUEUE_CONFIG", "Topics"]
+__all__ = ["NOT_READY", "QUEUE_CONFIG", "Topics", "WantedTopic"]
 
 _log = logging.getLogger("kjms.topics")
 
@@ -62,6 +63,43 @@ NOT_READY: Final = frozenset(
 AGAIN_SECONDS: Final = 0.05  # between attempts
 ANSWER_SECONDS: Final = 2.0  # of what is not worth waiting for the send timeout
 MOST_MADE_AGAIN: Final = 1_000
+# Bytes by which a dead letter may be larger than its message: the text and the traceback of an exception have up to
+# 20,480 characters of four bytes each, and what else it says is short.
+DEAD_LETTER_MARGIN: Final = 128 * 1024
+
+
+class WantedTopic(NamedTuple):
+    """The Kafka topic that a destination needs, and how it is made where it is missing.
+
+    Attributes:
+        destination: The destination.
+        queue_prefix: What stands before the topic names of queues.
+        topic_prefix: What stands before those of topics.
+        create: Whether it may be made.
+        partitions: How many it gets then.
+        replication_factor: The replicas that it gets; None: as many as the cluster gives by default.
+        like: The topic whose messages it takes as dead letters, however large they are; empty: none.
+    """
+
+    destination: Destination
+    queue_prefix: str
+    topic_prefix: str
+    create: bool
+    partitions: int
+    replication_factor: int | None
+    like: str = ""
+
+    @property
+    def topic(self) -> str:
+        """The name of the Kafka topic.
+
+        Raises:
+            InvalidDestinationException: The name cannot be one, or is one that Kafka or kjms uses itself.
+        """
+        topic = topic_for(self.destination, self.queue_prefix, self.topic_prefix)
+        if is_internal(topic) or topic.startswith("__"):
+            raise InvalidDestinationException(f"{self.destination} is reserved for internal use; choose another name")
+        return topic
 
 
 class Topics:
@@ -223,28 +261,34 @@ class Topics:
                 wanted,
             )
 
-    def ensure(self, topic: str, *, create: bool, partitions: int, replication_factor: int | None, queue: bool) -> int:
-        """Return how many partitions *topic* has, after making it where it is missing and *create* says so.
+    def ensure(self, wanted: WantedTopic) -> tuple[str, int]:
+        """Return the name of the *wanted* topic and its number of partitions; it is made where it is missing.
 
         Raises:
-            InvalidDestinationException: It does not exist and may not be made, or the broker refuses the name.
+            InvalidDestinationException: It does not exist and may not be made, or its name cannot be one.
             JMSSecurityException: Not allowed.
         """
+        topic = wanted.topic
         found = self.partitions(topic)
         if found:
-            return found
-        if not create:
+            return topic, found
+        if not wanted.create:
             raise InvalidDestinationException(
                 f"there is no Kafka topic {topic!r} at {self._servers}, and create_destinations is off"
             )
         with self._lock:
             found = self.partitions(topic)
             if not found:
-                is_new = self._create(topic, partitions, replication_factor, QUEUE_CONFIG if queue else {})
-                if is_new and queue:
+                is_queue = isinstance(wanted.destination, Queue)
+                config = dict(QUEUE_CONFIG if is_queue else {})
+                largest = self.largest(wanted.like) if wanted.like else None
+                if largest is not None:
+                    config["max.message.bytes"] = str(largest + DEAD_LETTER_MARGIN)
+                is_new = self._create(topic, wanted.partitions, wanted.replication_factor, config)
+                if is_new and is_queue:
                     self.new_queues.append(topic)
                 found = self._wait_until_visible(topic)
-        return found
+        return topic, found
 
     def make(self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]) -> bool:
         """Make *topic*; return whether it was not there.

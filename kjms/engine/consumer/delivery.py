@@ -16,11 +16,13 @@ from kjms.txn.metadata import History, State
 from kjms.txn.states import NEVER, PartitionSettlement
 
 if TYPE_CHECKING:
+    from kjms.engine.admin.topics import WantedTopic
     from kjms.engine.consumer.message_groups import MessageGroup
     from kjms.engine.kafka import TopicPartition
-    from kjms.engine.transactions.plan import Copy, Settler
+    from kjms.engine.transactions.plan import Settler
     from kjms.mapping import SourceRecord
     from kjms.mapping.bridges import Decoder
+    from kjms.mapping.dead_letters import Cause
     from kjms.message import Message
 
 __all__ = ["AssignedPartition", "Delivery", "Event", "MessageSource", "Receipt", "Slot"]
@@ -432,10 +434,14 @@ class MessageSource(Protocol):
             kept: What its session knows that it has.
         """
 
-    def dead_letter(self, delivery: Delivery, copy: Callable[[int], Copy], why: Event) -> None:
+    def dead_letter(self, delivery: Delivery, cause: Cause, target: WantedTopic, why: Event) -> None:
         """Relocate *delivery*, which a session has, for good: no consumer here gets it again.
 
-        Its count says how many deliveries were made.
+        Args:
+            delivery: The message; its count says how many deliveries were made.
+            cause: What its dead letter says.
+            target: The topic that it goes to.
+            why: What the log of redeliveries says.
         """
 
 

@@ -35,15 +35,16 @@ from kjms.engine.transactions.deduplicator import LOOK_BACK, Deduplicator
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
+    from kjms.engine.admin.topics import WantedTopic
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import Delivery, Event, Receipt, Slot
     from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.consumer.rebalancing import Change
     from kjms.engine.handover.service import HandoverService
     from kjms.engine.kafka import KafkaMessage
-    from kjms.engine.transactions.plan import Copy
     from kjms.errors import JMSException
     from kjms.mapping.bridges import Decoder
+    from kjms.mapping.dead_letters import Cause
 
 __all__ = ["KafkaSource", "statistics_of"]
 
@@ -390,9 +391,9 @@ class KafkaSource:
             self._in_flight.reclaim(slot, kept, self._assignment)
             self._handover.send_over()
 
-    def dead_letter(self, delivery: Delivery, copy: Callable[[int], Copy], why: Event) -> None:
+    def dead_letter(self, delivery: Delivery, cause: Cause, target: WantedTopic, why: Event) -> None:
         """Relocate *delivery*, which a session has, for good: see `MessageSource.dead_letter`."""
-        self.relocations.dead_letter(delivery, copy, why, self.destination)
+        self.relocations.dead_letter(delivery, cause, target, why, self.destination)
 
     # What several parts do together.
 

@@ -12,12 +12,13 @@ from kjms.engine.consumer.assignment import oldest
 from kjms.engine.consumer.offset_committer import ALL
 from kjms.engine.kafka import KafkaException
 from kjms.engine.transactions.errors import AbortedError, LostError, OutgrownError
-from kjms.engine.transactions.plan import Move, copier
+from kjms.engine.transactions.plan import DeadLetterMove, Move, copier
 from kjms.errors import JMSException
 from kjms.txn.delivery_states import COMPLETE, DISPATCHED, RELOCATING, SETTLE
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
+    from kjms.engine.admin.topics import WantedTopic
     from kjms.engine.consumer.assignment import Assignment, Commit
     from kjms.engine.consumer.client import ConsumerClient
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery, Event
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.in_flight import InFlight
     from kjms.engine.consumer.offset_committer import OffsetCommitter
     from kjms.engine.consumer.overflow import Overflow
-    from kjms.engine.transactions.plan import Copy
+    from kjms.mapping.dead_letters import Cause
 
 __all__ = ["Relocations"]
 
@@ -102,15 +103,15 @@ class Relocations:
             return delivery.attempts.is_made
 
     def dead_letter(
-        self, delivery: Delivery, copy: Callable[[int], Copy], why: Event, destination: Destination
+        self, delivery: Delivery, cause: Cause, target: WantedTopic, why: Event, destination: Destination
     ) -> None:
-        """Relocate *delivery*, which a session has, for good, and note *why* in the log of redeliveries."""
+        """Relocate *delivery*, which a session has, to *target*, and note *why* in the log of redeliveries."""
         with self._lock:
             delivery.state = COMPLETE[delivery.state]
             delivery.attempts.is_made = True  # should its partition be lost before, it has the count that it has now
             self._dispatcher.let_go(delivery)
         self._overflow.redelivery_log.note(why, self._assignment.group, destination, delivery)
-        self._overflow.relocator.submit(self, [Move(delivery, lambda _, too_large: copy(too_large))])
+        self._overflow.relocator.submit(self, [DeadLetterMove(delivery, cause, target)])
 
     def submit(self, moves: Sequence[Move[Delivery]]) -> None:
         """Have messages moved that were taken out of the buffer; the caller holds the lock."""
@@ -148,7 +149,7 @@ class Relocations:
     def still_held(self, moves: Iterable[Move[Delivery]]) -> list[Move[Delivery]]:
         """Return those of *moves* that are still to be made: the messages are held here, and not settled.
 
-        Where their copies overflow to is read here by then.
+        Where their copies overflow to is read here by then, and where those of another process go is there.
 
         Raises:
             JMSException: It is read elsewhere.
@@ -172,6 +173,8 @@ class Relocations:
         for topic, number in places:
             if topic == self._overflow.topic:
                 self._open_overflow(number)
+        for number in {move.overflow_partition for move in left if move.overflow_partition >= 0}:
+            self._overflow.ensure(number)
         return left
 
     def _is_movable(self, move: Move[Delivery]) -> bool:

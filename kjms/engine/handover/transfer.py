@@ -270,18 +270,17 @@ class TransferPartitions:
 
 def moves_back(consumer: Consumer, deliveries: Sequence[Delivery]) -> list[Move[Delivery]]:
     """Return the moves of *deliveries* to the overflow topic's partition of the owner of their partition."""
-
-    def copy(delivery: Delivery, too_large: int) -> Copy:
-        number = delivery.record.partition() or 0
-        consumer.overflow.ensure(number)
-        return copier(consumer.overflow.topic, number)(delivery, too_large)
-
-    return [Move(each, copy) for each in deliveries]
+    topic = consumer.overflow.topic
+    numbers = [delivery.record.partition() or 0 for delivery in deliveries]
+    return [
+        Move(delivery, copier(topic, number), overflow_partition=number)
+        for delivery, number in zip(deliveries, numbers, strict=True)
+    ]
 
 
 def moves_over(topic: str, leaving: Iterable[tuple[Peer, Delivery]]) -> list[Move[Delivery]]:
     """Return the moves of deliveries, each to the transfer partition of its peer in *topic*."""
-    copiers: dict[int, Callable[[Delivery, int], Copy]] = {}
+    copiers: dict[int, Callable[[Delivery], Copy]] = {}
     moves: list[Move[Delivery]] = []
     for peer, delivery in leaving:
         number = peer.transfer_partition

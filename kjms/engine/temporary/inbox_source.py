@@ -26,11 +26,12 @@ from kjms.txn.metadata import State
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
+    from kjms.engine.admin.topics import WantedTopic
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.kafka import KafkaMessage
-    from kjms.engine.transactions.plan import Copy
     from kjms.errors import JMSException
+    from kjms.mapping.dead_letters import Cause
 
 __all__ = ["InboxSource"]
 
@@ -342,9 +343,9 @@ class InboxSource:
         with self.lock:
             self._in_flight.reclaim(slot, kept, self._assignment)
 
-    def dead_letter(self, delivery: Delivery, copy: Callable[[int], Copy], why: Event) -> None:
+    def dead_letter(self, delivery: Delivery, cause: Cause, target: WantedTopic, why: Event) -> None:
         """Relocate *delivery*, which a session has, for good: see `MessageSource.dead_letter`."""
-        self.relocations.dead_letter(delivery, copy, why, self.destination)
+        self.relocations.dead_letter(delivery, cause, target, why, self.destination)
 
     def release(self) -> bool:
         """Make ready what is due; tell whether more waits for its time."""

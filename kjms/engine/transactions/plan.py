@@ -7,18 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
+from kjms.mapping import ANY_PARTITION
+from kjms.mapping.dead_letters import dead_letter
 from kjms.mapping.relocated import relocated_record
 from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
+    from kjms.engine.admin.topics import WantedTopic
     from kjms.engine.handover.peers import Peer
     from kjms.engine.kafka import TopicPartition
     from kjms.mapping import KafkaRecord, SourceRecord
+    from kjms.mapping.dead_letters import Cause
     from kjms.txn.metadata import History
 
-__all__ = ["NOWHERE", "Client", "Committer", "Copy", "Move", "PlannedCommit", "Settler", "TransactionPart", "copier"]
+__all__ = [
+    "NOWHERE",
+    "Client",
+    "Committer",
+    "Copy",
+    "DeadLetterMove",
+    "Move",
+    "PlannedCommit",
+    "Settler",
+    "TransactionPart",
+    "copier",
+]
 
 Message = TypeVar("Message")
 
@@ -40,37 +55,91 @@ class Move(Generic[Message]):
 
     Args:
         delivery: The message.
-        copy: Makes its copy; it takes the message, and `too_large`, to leave out more.
+        copy: Makes its copy; it is pure, and may be called inside a Kafka transaction.
         to: The topic and partition of which this process delivers the copy, as if nothing had happened; None: the
             message is settled.
         peer: The process that gets it, when it is handed over.
         transfer_partition: Where the peer gets it.
+        overflow_partition: The partition of the overflow topic, which another process reads, that has to be there; -1:
+            none.
 
     Attributes:
-        too_large: How often the copy was too large for its target.
+        has_failed: Whether its last attempt failed for a reason that may last.
         told: The history in the copy that was written last.
         place: The partition and offset of that copy, if its target was a certain partition.
     """
 
-    __slots__ = ("copy", "delivery", "peer", "place", "to", "told", "too_large", "transfer_partition")
+    __slots__ = (
+        "copy",
+        "delivery",
+        "has_failed",
+        "overflow_partition",
+        "peer",
+        "place",
+        "to",
+        "told",
+        "transfer_partition",
+    )
 
     def __init__(
         self,
         delivery: Message,
-        copy: Callable[[Message, int], Copy],
+        copy: Callable[[Message], Copy],
         *,
         to: tuple[str, int] | None = None,
         peer: Peer | None = None,
         transfer_partition: int = -1,
+        overflow_partition: int = -1,
     ) -> None:
         self.delivery = delivery
         self.copy = copy
         self.to = to
         self.peer = peer
         self.transfer_partition = transfer_partition
-        self.too_large = 0
+        self.overflow_partition = overflow_partition
+        self.has_failed = False
         self.told = NEVER
         self.place = NOWHERE
+
+
+class DeadLetterMove(Move[Message]):
+    """A message that becomes a dead letter, or has expired. It is planned before its Kafka transaction begins.
+
+    Args:
+        delivery: The message.
+        cause: Why.
+        target: Where it goes.
+
+    Attributes:
+        has_details: Whether the letter has the details of its cause: it is written without them where it is too large.
+    """
+
+    __slots__ = ("_cause", "has_details", "target")
+
+    def __init__(self, delivery: Message, cause: Cause, target: WantedTopic) -> None:
+        super().__init__(delivery, _unplanned)
+        self.target = target
+        self._cause = cause
+        self.has_details = True
+
+    def plan(self, topic: str) -> Copy:
+        """Return the letter, for the Kafka topic *topic*: it is what is written."""
+        record = cast("Copied", self.delivery).record
+        place = ANY_PARTITION if record.key() is not None else 0
+        planned = Copy(topic, place, dead_letter(record, self._cause, has_details=self.has_details))
+        self.copy = lambda _: planned
+        return planned
+
+    def shorten(self) -> bool:
+        """Leave out the details from now on; return whether there were any."""
+        if not self.has_details or not self._cause.details:
+            return False
+        self.has_details = False
+        return True
+
+
+def _unplanned(_message: object) -> Copy:
+    raise NotImplementedError  # `DeadLetterMove.plan` comes first
 
 
 class Copied(Protocol):
@@ -85,13 +154,13 @@ class Copied(Protocol):
         """What happened to it so far."""
 
 
-def copier(topic: str, partition: int) -> Callable[[Copied, int], Copy]:
+def copier(topic: str, partition: int) -> Callable[[Copied], Copy]:
     """Return what makes the copy of a message for *partition* of *topic*, with what happened to the message by then.
 
     It takes no lock. Where more may happen before the transaction, its plan compares the history with that of the copy.
     """
 
-    def copy(message: Copied, _too_large: int) -> Copy:
+    def copy(message: Copied) -> Copy:
         history = message.history
         return Copy(topic, partition, relocated_record(message.record, history), history)
 

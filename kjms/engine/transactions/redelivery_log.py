@@ -79,10 +79,8 @@ class RedeliveryLog:
         with self._writing:
             try:
                 if not self._is_there:
-                    replicas = self._topics.replication_factor
-                    self._topics.ensure(
-                        REDELIVERIES, create=True, partitions=1, replication_factor=replicas, queue=False
-                    )
+                    if not self._topics.partitions(REDELIVERIES):
+                        self._topics.make(REDELIVERIES, 1, self._topics.replication_factor, {})
                     self._is_there = True
                 while self._events:
                     event = self._events.popleft()

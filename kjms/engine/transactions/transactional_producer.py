@@ -130,7 +130,7 @@ class TransactionalProducer(Generic[Unit]):
     def close(self, seconds: float) -> None:
         """Carry out what waits, for *seconds* at the most, and end; the rest stays where it was."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._units and not self._is_busy, seconds)
+            self._changed.wait_for(self._is_done, seconds)
             self._closing = True
             self._changed.notify_all()
             if not self._changed.wait_for(lambda: not self._is_busy, seconds + COMMIT_SECONDS):
@@ -139,6 +139,10 @@ class TransactionalProducer(Generic[Unit]):
             self._thread.join(COMMIT_SECONDS)
         self._producer = None  # an open transaction is aborted when the producer goes
         self._settling.end()
+
+    def _is_done(self) -> bool:
+        """Return whether closing has nothing to wait for; the caller holds the lock."""
+        return not self._units and not self._is_busy
 
     def _carry_out_here(self, unit: Unit) -> bool:
         """Carry out *unit* in the present thread, if no other one is waiting or under way; return whether it was.
@@ -485,4 +489,4 @@ def _copies(parts: Iterable[TransactionPart]) -> Iterator[tuple[Move[Any] | None
         for copy in part.copies:
             yield None, copy
         for move in part.moves:
-            yield move, move.copy(move.delivery, move.too_large)
+            yield move, move.copy(move.delivery)

@@ -16,8 +16,7 @@ import pytest
 
 from kjms import Queue, TemporaryQueue
 from kjms.bridge import _mark
-from kjms.client import dead_letters
-from kjms.mapping import delayed, names, periodic, relocated, temporary
+from kjms.mapping import dead_letters, delayed, names, periodic, relocated, temporary
 from kjms.mapping import encode as encoded
 from kjms.mapping.amqp import _names as amqp
 from kjms.message import TextMessage
