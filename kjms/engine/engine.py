@@ -18,6 +18,7 @@ from typing import Any, Final
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine.admin.admin import Admin
 from kjms.engine.admin.bookkeeping import Bookkeeping
+from kjms.engine.admin.dead_letter_check import DeadLetterCheck
 from kjms.engine.admin.group_progress import GroupProgress, find_progress
 from kjms.engine.admin.registry import Registry
 from kjms.engine.admin.retention import RetentionCleaner
@@ -92,6 +93,7 @@ class Engine:
         name = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()  # in Kafka: no two engines share one
         self.topics = Topics(admin_settings(self.settings), options.send_timeout, tuning)
         self.topics.follow(options.defaults.replication_factor)
+        self._dead_letter_check = DeadLetterCheck(lambda: self.topics.admin, timeout, report)
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
         self.prompt = self._publisher("prompt", 0, tuning)  # for synchronous sends
         self.bulk = self._publisher("bulk", BULK_LINGER_MS, tuning)  # for the others: it gathers records into batches
@@ -328,6 +330,7 @@ class Engine:
     ) -> ConsumerSlot:
         """Return a slot for a consumer of *destination*: of the queue, or of the topic from where it stands now."""
         topic, partitions = self.topic_of(destination, options)
+        self._check_dead_letters(destination, topic, options)
         if isinstance(destination, Queue):
             return self.sources.open_queue_slot(destination, topic, options, selector, wakeup)
         return self.sources.open_topic_slot(destination, topic, partitions, options, selector, wakeup)
@@ -342,6 +345,7 @@ class Engine:
         on_lost: OnLost,
     ) -> ConsumerSlot:
         """Return a slot for a consumer of a named subscription; see `Subscriptions.open`."""
+        self._check_dead_letters(terms.destination, terms.topic, options)
 
         def open_source(group: str, delayed_before: Mapping[int, int]) -> KafkaSource:
             return self.sources.open(
@@ -354,6 +358,15 @@ class Engine:
             )
 
         return self.subscriptions.open(identity, terms, wanted, wakeup, open_source, on_lost)
+
+    def _check_dead_letters(self, destination: Destination, topic: str, options: FactoryOptions) -> None:
+        """Have it reported where the messages of *destination* could not become dead letters, or expire."""
+        name = destination_name(destination)
+        chosen = options.destination(name)
+        policy = chosen.redelivery or RedeliveryPolicy()
+        for target in (policy.dead_letter_queue(name), chosen.expiry_queue):
+            if target is not None:
+                self._dead_letter_check.check(self.wanted_topic(Queue(target), options, like=topic))
 
     def close_slots(self, slots: Sequence[ConsumerSlot]) -> None:
         """Close *slots*, and the group consumers without other slots."""

@@ -260,9 +260,14 @@ class AdminPort(Protocol):
         """Return descriptions of *topics*, with their ids."""
 
     def create_topics(
-        self, new_topics: list[NewTopic], *, operation_timeout: float, request_timeout: float
+        self,
+        new_topics: list[NewTopic],
+        *,
+        operation_timeout: float,
+        request_timeout: float,
+        validate_only: bool = False,
     ) -> dict[str, Future[None]]:
-        """Make topics."""
+        """Make topics, or only find out whether they could be made."""
 
     def create_partitions(
         self, new_partitions: list[NewPartitions], *, request_timeout: float

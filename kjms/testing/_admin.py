@@ -147,7 +147,12 @@ class MemoryAdmin(MemoryClient):
         return self._each("describe", topics.topic_names, request_timeout, describe, topic=str)
 
     def create_topics(
-        self, new_topics: list[NewTopic], *, operation_timeout: float = 60, request_timeout: float = 60
+        self,
+        new_topics: list[NewTopic],
+        *,
+        operation_timeout: float = 60,
+        request_timeout: float = 60,
+        validate_only: bool = False,
     ) -> dict[str, Future[None]]:
         wanted = {new.topic: new for new in new_topics}
 
@@ -176,7 +181,8 @@ class MemoryAdmin(MemoryClient):
             for key in new.config or {}:
                 if key not in DEFAULTS:
                     raise refused(KafkaError.INVALID_CONFIG, f"Unknown topic config name: {key}")
-            self._cluster.make(name, count, replicas, new.config or {})
+            if not validate_only:
+                self._cluster.make(name, count, replicas, new.config or {})
 
         return self._each("create_topic", wanted, request_timeout, create, topic=str)
 

@@ -16,6 +16,8 @@ from kjms import (
     Connection,
     ConnectionFactory,
     DestinationOptions,
+    InvalidDestinationException,
+    JMSException,
     Message,
     Queue,
     RedeliveryPolicy,
@@ -24,7 +26,9 @@ from kjms import (
     Topic,
     aio,
 )
+from kjms.engine.kafka import AdminPort, NewTopic
 from tests.helpers import (
+    SOON_MS,
     WAIT_MS,
     Eventually,
     Intercepted,
@@ -299,3 +303,39 @@ def test_a_dead_letter_is_planned_before_its_transaction_begins(
             session.rollback()
             eventually(lambda: Beginner.there)
     assert dead.queue_name in Beginner.there[0]
+
+
+def test_a_name_that_no_dead_letter_queue_can_have_is_told_when_the_consumer_opens(
+    kafka: Any, queue: Queue, eventually: Eventually
+) -> None:
+    """The consumer works all the same, as do its transactions: most messages never fail for the last time."""
+    long = Queue(queue.queue_name.ljust(249, "x"))
+    heard: list[JMSException] = []
+    with apart(kafka.bootstrap_servers) as connection:
+        connection.exception_listener = heard.append
+        consumers = [connection.create_session().create_consumer(long) for _ in range(2)]
+        eventually(lambda: heard)
+        send(connection, long, "good")
+        assert any(consumer.receive(SOON_MS) is not None for consumer in consumers)
+    (told,) = heard
+    assert isinstance(told, InvalidDestinationException)
+    assert "needs a Kafka topic name of 253 characters, and Kafka allows 249" in str(told)
+    assert "RedeliveryPolicy(dead_letter=...)" in str(told)
+
+
+def test_a_dead_letter_queue_of_smaller_messages_is_told_when_the_consumer_opens(
+    kafka: Any, admin: AdminPort, queue: Queue, dead: Queue, eventually: Eventually
+) -> None:
+    """The operator hears of it before the first message is too large; of one that takes as much, nothing is said."""
+    for name, limit in ((queue.queue_name, "3000000"), (dead.queue_name, "2000000")):
+        new = NewTopic(name, 1, 1, config={"max.message.bytes": limit})
+        admin.create_topics([new], operation_timeout=10, request_timeout=10)[name].result()
+    heard: list[JMSException] = []
+    with apart(kafka.bootstrap_servers) as connection:
+        connection.exception_listener = heard.append
+        session = connection.create_session()
+        session.create_consumer(dead)
+        session.create_consumer(queue)
+        eventually(lambda: heard)
+    (told,) = heard
+    assert f"max.message.bytes of the Kafka topic '{dead.queue_name}' is 2000000" in str(told)

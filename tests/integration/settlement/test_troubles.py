@@ -73,6 +73,22 @@ def test_a_dead_letter_queue_that_takes_nothing_holds_up_no_other(
         assert letter.text == (None if "body" in omitted else "stuck")  # type: ignore[attr-defined]
 
 
+def test_a_name_that_equals_another_but_for_a_dot_is_told_when_the_consumer_opens(
+    kjms_broker: Any, queue: Queue, eventually: Eventually
+) -> None:
+    """Kafka refuses to make such a topic, and says so before the first message fails for the last time."""
+    servers, name = kjms_broker.bootstrap_servers, f"{queue.queue_name}_dlq"
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(name, 1)])[name].result()
+    heard: list[JMSException] = []
+    with ConnectionFactory(servers).create_connection() as connection:
+        connection.exception_listener = heard.append
+        connection.create_session().create_consumer(queue)
+        eventually(lambda: heard)
+    assert f"Kafka refuses the topic name '{queue.queue_name}.dlq'" in str(heard[0])
+    assert name in str(heard[0])
+
+
 def alter(admin: AdminClient, topic: str, settings: dict[str, str]) -> None:
 
     entries = [
