@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 
@@ -25,7 +26,9 @@ from tests.helpers import (
     WAIT_MS,
     WAIT_SECONDS,
     Eventually,
+    Intercepted,
     apart,
+    intercepted,
     refused,
     send,
     send_with_length,
@@ -33,6 +36,41 @@ from tests.helpers import (
     texts_of,
     wait_past,
 )
+
+
+class Interrupted(Intercepted):
+    """A consumer that is told what is committed, and then held up.
+
+    Attributes:
+        meanwhile: What happens before its program has the answer, once.
+    """
+
+    meanwhile: ClassVar[list[Callable[[], None]]] = []
+
+    def committed(self, *asked: Any) -> Any:
+        answer = self.inner.committed(*asked)
+        if self.meanwhile and all(place.offset < 0 for place in answer):
+            self.meanwhile.pop()()
+        return answer
+
+
+def test_a_first_commit_while_a_browser_asks_is_not_one_that_kafka_has_deleted(
+    kafka: Any, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The group had committed nothing when it was asked; then a consumer did, closed, and left a copy of it."""
+    servers = kafka.bootstrap_servers
+
+    def consume() -> None:
+        with apart(servers) as other, other.create_session() as session:
+            assert session.create_consumer(queue).receive(WAIT_MS) is not None
+
+    with intercepted(servers, consumer=Interrupted), apart(servers) as connection:
+        send(connection, queue, "a", "b")
+        Interrupted.meanwhile.append(consume)
+        with connection.create_session() as session, session.create_browser(queue) as browser:
+            assert marks(browser) == {"b": (False, 1)}
+    assert Interrupted.meanwhile == []
+    assert "has deleted the group's offsets" not in caplog.text
 
 
 def marks(browser: QueueBrowser) -> dict[str, tuple[bool, int]]:

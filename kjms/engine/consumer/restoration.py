@@ -75,19 +75,20 @@ class SettlementRestorer:
         if not wanted:
             return []
         partitions = []
-        answers = self._committed(consumer, [TopicPartition(*place) for place in wanted])
-        for known in answers:
-            if known.error is not None:
-                raise KafkaException(known.error)
+        answers = self._committed(consumer, wanted)
         forgotten = [(known.topic, known.partition) for known in answers if known.offset < 0]
         copies = read_copies(forgotten) if forgotten else {}
+        if any(copy is not None for copy in copies.values()):
+            # A copy follows a commit. One that came between the answer and the copies shows in another answer: only
+            # what Kafka does not have then was deleted.
+            answers = self._committed(consumer, wanted)
         # Asked each time, and kept: what is committed of a topic must never be taken for another one's of its name.
         identities = {topic: self._overflow.topics.ids.find(topic) for topic in {known.topic for known in answers}}
         for known in answers:
             place = known.topic, known.partition
             if known.offset < 0 and place not in copies:
                 continue
-            copy = copies.get(place)
+            copy = copies.get(place) if known.offset < 0 else None
             try:
                 identity = identities[known.topic]
                 state = (
@@ -116,8 +117,8 @@ class SettlementRestorer:
             )
         return partitions
 
-    def _committed(self, consumer: ConsumerPort, places: list[TopicPartition]) -> list[TopicPartition]:
-        """Return what is committed for *places*.
+    def _committed(self, consumer: ConsumerPort, wanted: Sequence[Place]) -> list[TopicPartition]:
+        """Return what is committed for the partitions *wanted*.
 
         The broker does not answer while a transaction is open that holds offsets of them. An engine that gave them up
         in order has none, so this one was killed, or left out of the group: the transaction is ended.
@@ -125,13 +126,18 @@ class SettlementRestorer:
         Raises:
             KafkaException: The broker did not answer, or refused.
         """
+        places = [TopicPartition(*place) for place in wanted]
         try:
-            return list(consumer.committed(places, OPEN_SECONDS))
+            answers = consumer.committed(places, OPEN_SECONDS)
         except KafkaException as error:
             if kafka_error(error).code() != KafkaError._TIMED_OUT:
                 raise
-        self._overflow.end_transactions(places)
-        return list(consumer.committed(places, ASK_SECONDS))
+            self._overflow.end_transactions(places)
+            answers = consumer.committed(places, ASK_SECONDS)
+        for known in answers:
+            if known.error is not None:
+                raise KafkaException(known.error)
+        return list(answers)
 
     def _state(self, consumer: ConsumerPort, known: TopicPartition, identity: str) -> State | None:
         place = f"partition {known.partition} of {known.topic}"
