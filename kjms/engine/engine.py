@@ -366,7 +366,8 @@ class Engine:
         policy = chosen.redelivery or RedeliveryPolicy()
         for target in (policy.dead_letter_queue(name), chosen.expiry_queue):
             if target is not None:
-                self._dead_letter_check.check(self.wanted_topic(Queue(target), options, like=topic))
+                wanted = self.wanted_topic(Queue(target), options, like=topic)
+                self._dead_letter_check.check(wanted, asks=isinstance(destination, Queue))
 
     def close_slots(self, slots: Sequence[ConsumerSlot]) -> None:
         """Close *slots*, and the group consumers without other slots."""

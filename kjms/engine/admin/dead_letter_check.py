@@ -35,17 +35,24 @@ class DeadLetterCheck:
         self._report = report
         self._checked: set[WantedTopic] = set()
 
-    def check(self, wanted: WantedTopic) -> None:
+    def check(self, wanted: WantedTopic, *, asks: bool) -> None:
         """Find out, unless that was done, whether *wanted* can take the dead letters of the topic that it is like.
 
         It takes none if no topic can have its name, or if it is there and permits smaller messages. Kafka itself is
         asked whether it would make the topic: a name must not equal another one but for ``.`` and ``_``.
+
+        Args:
+            wanted: The topic for dead letters.
+            asks: Whether to ask Kafka; else only the name is looked at. Subscribers have no rights on such topics, as a
+                rule, and a question that is refused is a line in the broker's log.
         """
         if wanted in self._checked:
             return
         self._checked.add(wanted)
         try:
             topic = wanted.topic
+            if not asks:
+                return
             admin = self._admin()
             if wanted.create:
                 new = NewTopic(topic, wanted.partitions, wanted.replication_factor or -1)
