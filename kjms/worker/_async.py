@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -51,6 +52,7 @@ class AsyncSession:
         self._state = state
         self._stopping = stopping
         self._is_waiting = False  # for a message: the task can be cancelled
+        self._has_message = False  # that is neither done nor given back
         self._is_interrupted = False
         self._task: asyncio.Task[None] | None = None
         self._processing: Callable[[Message], AbstractContextManager[None]] = lambda _: contextlib.nullcontext()
@@ -76,6 +78,16 @@ class AsyncSession:
         if self._task is not None and not self._task.done():
             self._is_interrupted = True
             self._task.cancel()
+
+    async def close(self) -> None:
+        """Close the context; a message that is not done by now goes back first, and is never acknowledged by this.
+
+        Raises:
+            JMSException: Kafka did not take an acknowledgement; everything is closed nevertheless.
+        """
+        if self._has_message:
+            await self._give_back_uncounted()
+        await self._context.close()
 
     async def _serve(self, consumer: JMSConsumer) -> None:
         while not self._stopping.is_set():
@@ -112,18 +124,34 @@ class AsyncSession:
 
     async def _deliver(self, consumer: JMSConsumer, message: Message) -> None:
         number, count = message.jms_message_id, message.get_int_property("JMSXDeliveryCount")
+        self._has_message = True
         try:
             with self._processing(message):
                 await self._call(AsyncContext(message, self._listener, self._state, self._stopping, self._context))
-        except (Exception, asyncio.CancelledError) as error:
+        except BaseException as error:  # SystemExit, too, would end the loop, and all messages that are under way
+            if not self._is_current():  # the loop has ended, and closes this coroutine, which can wait for nothing
+                with contextlib.suppress(IllegalStateException):  # the session is closed, and has given it back
+                    self._context._session("give back")._core.acknowledgement.interrupt()
+                raise
             if self._is_interrupted:
                 await self._give_back_uncounted()
                 return
             _log.exception("%s raised: delivery %d of message %s", self._listener.name, count, number)
             await self._settled(self._giving_back(consumer, error))
+            if isinstance(error, KeyboardInterrupt) and _can_be_ctrl_c():
+                raise
         else:
             if self._listener.session_mode == SessionMode.SESSION_TRANSACTED:
                 await self._settled(self._context.commit())
+            else:
+                self._has_message = False  # it is acknowledged before the next one, or when the context closes
+
+    def _is_current(self) -> bool:
+        """Return whether the event loop runs this session's task at the moment."""
+        try:
+            return asyncio.current_task() is self._task
+        except RuntimeError:  # no loop runs
+            return False
 
     async def _settled(self, settling: Coroutine[Any, Any, None]) -> None:
         """Wait for what settles the message, which nothing interrupts: it takes the session's own limits of time."""
@@ -138,6 +166,8 @@ class AsyncSession:
             _log.error("%s: its message was not settled: %s", self._listener.name, failure)
         elif failure is not None:
             _log.error("%s: its message was not settled", self._listener.name, exc_info=failure)
+        else:
+            self._has_message = False
 
     def _giving_back(self, consumer: JMSConsumer, error: BaseException) -> Coroutine[Any, Any, None]:
         """Return what gives the message back, for another task: the exception that is handled now is its cause."""
@@ -159,3 +189,9 @@ class AsyncSession:
             await session.run("give back", session._core.acknowledgement.interrupt)
         except IllegalStateException:
             pass  # the session is closed, and has given it back
+
+
+def _can_be_ctrl_c() -> bool:
+    """Return whether Ctrl-C can come here: in the main thread, of a process that leaves it to no other."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN

@@ -146,8 +146,9 @@ class Running:
             for listener, call in parts.asynchronous:
                 for _ in range(listener.concurrency):
                     context = root.create_context(listener.session_mode)
-                    stack.push_async_callback(_quietly, context.close)
-                    self._async.append(AsyncSession(context, listener, call, self.state, self._stopping))
+                    session = AsyncSession(context, listener, call, self.state, self._stopping)
+                    stack.push_async_callback(_quietly, session.close)
+                    self._async.append(session)
             for each in self._async:
                 await each.start()
 

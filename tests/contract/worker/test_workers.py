@@ -25,7 +25,7 @@ from kjms import (
     TextMessage,
     Topic,
 )
-from kjms.worker import Application, AsyncContext, Context, listener
+from kjms.worker import Application, AsyncContext, Context, _running, listener
 from tests.helpers import NOTHING_SECONDS, SOON_MS, WAIT_MS, WAIT_SECONDS, dead_letter_queue, seen, text, wait_for
 
 TWICE = RedeliveryPolicy(max_deliveries=2)
@@ -367,6 +367,89 @@ def test_a_listener_that_raises_gets_the_message_again(
     assert letter.get_int_property("JMS_kjms_Deliveries") == 2
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("error", "mode"),
+    [
+        *((SystemExit(3), mode) for mode in MODES),
+        *((kind(), Session.AUTO_ACKNOWLEDGE) for kind in (KeyboardInterrupt, asyncio.CancelledError, GeneratorExit)),
+    ],
+    ids=repr,
+)
+def test_no_exception_of_a_listener_ends_its_process_or_loses_its_message(
+    factory: ConnectionFactory, shop: JMSContext, queue: Queue, error: BaseException, mode: int, *, is_async: bool
+) -> None:
+    """`sys.exit` in a listener is a failure like others: marked, counted, a dead letter; the listener goes on."""
+    got: list[tuple[str, bool, int]] = []
+
+    def work(message: Message) -> None:
+        got.append(seen(message))
+        if text(message) == "pen":
+            raise error
+
+    @listener(queue, session_mode=mode, redelivery=TWICE)
+    def fail(message: Message) -> None:
+        work(message)
+        message.acknowledge()
+
+    @listener(queue, session_mode=mode, redelivery=TWICE)
+    async def fail_too(message: Message, context: AsyncContext) -> None:
+        work(message)
+        await context.session.acknowledge(message)
+
+    send(shop, queue, "pen", "ink")
+    with Application(factory, [fail_too if is_async else fail]).running():
+        letter = receive(shop, dead_letter_queue(queue))
+        wait_for(lambda: len(got) == 3)
+    assert sorted(got) == [("ink", False, 1), ("pen", False, 1), ("pen", True, 2)]
+    assert letter is not None
+    assert letter.properties["JMS_kjms_Exception"].endswith(type(error).__name__)
+    assert letter.get_int_property("JMS_kjms_Deliveries") == 2
+
+
+def test_ctrl_c_in_an_async_listener_ends_the_program_and_brings_its_message_again(
+    factory: ConnectionFactory, shop: JMSContext, queue: Queue
+) -> None:
+    """Where Ctrl-C can come, in the main thread, it goes on, once the message has gone back, marked and counted."""
+
+    @listener(queue)
+    async def pack(body: str) -> None:
+        raise KeyboardInterrupt
+
+    async def run() -> None:
+        async with Application(factory, [pack]).running():
+            await asyncio.Event().wait()
+
+    send(shop, queue, "pen")
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(run())
+    assert seen(receive(shop, queue)) == ("pen", True, 2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_loop_that_another_task_ends_loses_no_message(
+    factory: ConnectionFactory, shop: JMSContext, queue: Queue, mode: int
+) -> None:
+    """`sys.exit` in some other task ends the event loop: what a listener works on comes again, marked."""
+
+    @listener(queue, session_mode=mode)
+    async def pack(body: str) -> None:
+        asyncio.get_running_loop().call_soon(exit_)
+        await asyncio.Event().wait()
+
+    def exit_() -> None:
+        raise SystemExit(3)
+
+    async def run() -> None:
+        async with Application(factory, [pack]).running():
+            await asyncio.Event().wait()
+
+    send(shop, queue, "pen")
+    with pytest.raises(SystemExit):
+        asyncio.run(run())
+    assert seen(receive(shop, queue)) == ("pen", True, 2)
+
+
 @pytest.mark.parametrize("mode", [Session.CLIENT_ACKNOWLEDGE, Session.INDIVIDUAL_ACKNOWLEDGE])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_listener_may_acknowledge_itself(
@@ -575,6 +658,63 @@ def test_an_async_listener_is_cancelled_after_the_grace_period(
     with factory.create_context() as strict:  # a counted delivery would have been the last one
         assert seen(receive(strict, queue)) == ("pen", True, 2)
     assert receive(shop, packed, int(NOTHING_SECONDS * 1000)) is None
+
+
+def forget(task: Any) -> None:
+    """Have asyncio not complain that *task* never ends."""
+    task._log_destroy_pending = False
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_async_listener_that_ignores_its_cancellation_keeps_no_message(
+    factory: ConnectionFactory, shop: JMSContext, queue: Queue, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It still runs when its session closes: its message is not done, and goes back, marked."""
+    monkeypatch.setattr(_running, "CANCEL_SECONDS", NOTHING_SECONDS)
+    began = threading.Event()
+
+    @listener(queue, session_mode=mode)
+    async def pack(body: str) -> None:
+        forget(asyncio.current_task())
+        began.set()
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    send(shop, queue, "pen")
+    with Application(factory, [pack]).running(grace=10) as running:
+        assert began.wait(WAIT_SECONDS)
+    assert running.unfinished == 1
+    assert seen(receive(shop, queue)) == ("pen", True, 2)
+
+
+def test_an_event_loop_that_ends_in_the_middle_loses_no_message(
+    factory: ConnectionFactory, shop: JMSContext, queue: Queue
+) -> None:
+    """Its tasks are destroyed while a listener runs, and its connection is never closed: the message comes again."""
+    began = threading.Event()
+
+    @listener(queue)
+    async def pack(body: str) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        running = Application(factory, [pack]).running()
+        await running.__aenter__()
+        kept.append(running)
+        await asyncio.to_thread(began.wait, WAIT_SECONDS)
+
+    kept: list[Any] = []
+    send(shop, queue, "pen")
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(run())
+    session = kept[0]._async[0]
+    forget(session._task)
+    session._task.get_coro().close()
+    loop.close()
+    assert seen(receive(shop, queue)) == ("pen", True, 2)
+    session._context._context._connection.close()
 
 
 async def test_the_grace_period_can_be_cut_short(factory: ConnectionFactory, shop: JMSContext, queue: Queue) -> None:
