@@ -159,6 +159,8 @@ class JMSContext(Creating):
                     threads.shutdown(wait=False)
 
         if not context._is_closing:
+            session = cast("LoopSession", context._session)
+            session.keep_loops(session._consumers)
             await asyncio.shield(asyncio.get_running_loop().run_in_executor(threads, with_handled_exception(close)))
 
     def create_context(self, session_mode: int = SessionMode.AUTO_ACKNOWLEDGE) -> JMSContext:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextvars import copy_context
 from functools import partial
@@ -224,6 +224,27 @@ class LoopSession(Session):
         if look is not None:
             look.abandon()  # what was found, and is not the program's yet, goes back like the rest
         super()._finish()
+
+    def _end_loop(self, consumer: MessageConsumer) -> None:
+        task: asyncio.Task[object] | None = consumer._looper  # type: ignore[assignment] # of this session, so no thread
+        if task is None:
+            return
+        error: BaseException | None
+        if not task.done():
+            error = None
+        elif task.cancelled():
+            error = asyncio.CancelledError()
+        elif task._exception is None:
+            return
+        else:
+            error = task._exception  # and not by `exception()`: asyncio reports an exception that nothing has taken
+        self._core.acknowledgement.loop_failed(error, consumer._slot)
+
+    def keep_loops(self, consumers: Iterable[MessageConsumer]) -> None:
+        """Note that the present task closes *consumers*: what a loop of its own has is done."""
+        for consumer in consumers:
+            if consumer._looper is asyncio.current_task():
+                consumer._looper = None
 
     # Calls that may take long.
 

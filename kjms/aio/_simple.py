@@ -186,8 +186,9 @@ class JMSConsumer:
         """Return the messages one by one, waiting for each, until the consumer is closed.
 
         With AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE, a message is acknowledged when the consumer is asked for the next
-        one, or when the consumer or its context closes. When an exception leaves the ``async with`` statement of one of
-        them, the message is not acknowledged: it is delivered again, marked and counted.
+        one, or when the consumer or its context closes and the loop's task closes it or has ended without an exception.
+        Otherwise, and when an exception leaves the ``async with`` statement of one of them, the message is not
+        acknowledged: it is delivered again, marked and counted.
         """
         return self
 
@@ -197,6 +198,8 @@ class JMSConsumer:
         message = await self._session.receive(self._consumer or await self._open(), None, is_loop=True)
         if message is None:
             raise StopAsyncIteration
+        assert self._consumer is not None
+        self._consumer._looper = asyncio.current_task()
         return message
 
     async def close(self) -> None:
@@ -211,6 +214,7 @@ class JMSConsumer:
         self._is_closed = True
         consumer = self._consumer
         if consumer is not None:
+            self._session.keep_loops([consumer])
             await self._session.run_beside(partial(consumer.__exit__, None, error, None))
 
 

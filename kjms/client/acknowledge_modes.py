@@ -103,12 +103,12 @@ class Acknowledgement:
         self.received(delivery, message)
 
     def loop_failed(
-        self, error: BaseException, slot: Slot | None = None, failed: str = "the loop over its consumer"
+        self, error: BaseException | None, slot: Slot | None = None, failed: str = "the loop over its consumer"
     ) -> None:
         """Note that *error* leaves the ``with`` statement of the session, or of the consumer of *slot*.
 
         Args:
-            error: What was raised.
+            error: What was raised; None: the loop's thread or task may still work on its message while another closes.
             slot: The consumer's; None: all of the session.
             failed: What raised it, for people.
         """
@@ -268,12 +268,13 @@ class Auto(Acknowledgement):
         self._looped.clear()
 
     def loop_failed(
-        self, error: BaseException, slot: Slot | None = None, failed: str = "the loop over its consumer"
+        self, error: BaseException | None, slot: Slot | None = None, failed: str = "the loop over its consumer"
     ) -> None:
+        outcome = "had not asked for the next message" if error is None else f"raised {type(error).__name__}"
         for each in list(self._looped) if slot is None else [slot]:
             delivery = self._looped.pop(each, None)
             if delivery is not None:
-                delivery.attempts.cause = f"{failed} raised {type(error).__name__}"
+                delivery.attempts.cause = f"{failed} {outcome}"
                 self._give_back([delivery], to=None, error=error, is_delayed=True)
 
     def consumer_closes(self, slot: Slot) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from threading import get_ident
 from typing import TYPE_CHECKING, Protocol
 
 from kjms.client.closing import AutoCloseable
@@ -70,6 +71,7 @@ class MessageConsumer(AutoCloseable):
         self._destination = destination
         self._slot = slot
         self._listener: MessageListener | None = None
+        self._looper: object = None  # the thread, or asyncio's task, whose loop had a message last
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -132,13 +134,15 @@ class MessageConsumer(AutoCloseable):
         """Return the messages one by one, waiting for each, until the consumer is closed.
 
         With AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE, a message is acknowledged when the consumer is asked for the next
-        one, or when the consumer, its session or its connection closes. When an exception leaves the ``with`` statement
-        of one of them, the message is not acknowledged: it is delivered again, marked and counted.
+        one, or when the loop's own thread closes the consumer, its session or its connection. When another thread does,
+        or an exception leaves the ``with`` statement of one of them, the message is not acknowledged: it is delivered
+        again, marked and counted.
         """
         while not self._is_closed:
             message = self._session._receive(self, None, is_loop=True)
             if message is None:
                 return
+            self._looper = get_ident()
             yield message
         self._session._check_own("receive")
 

@@ -414,6 +414,11 @@ class Session(Creating, AutoCloseable):
         """Note that *error* leaves the ``with`` statement of the session, or of the consumer of *slot*."""
         self._core.acknowledgement.loop_failed(error, slot)
 
+    def _end_loop(self, consumer: MessageConsumer) -> None:
+        """Give back what a loop over *consumer* has, unless it is this thread's, which closes: it may be at work."""
+        if consumer._looper not in {None, threading.get_ident()}:
+            self._core.acknowledgement.loop_failed(None, consumer._slot)
+
     def _acknowledge(self) -> None:
         """Do what acknowledging its messages does: with CLIENT_ACKNOWLEDGE, acknowledge all that were dispatched."""
         acknowledgement = self._core.acknowledgement
@@ -502,6 +507,7 @@ class Session(Creating, AutoCloseable):
         if self._listeners.is_current and self._listeners.current is consumer:
             raise IllegalStateException("close: called by the consumer's own message listener (JMS 2.0 §4.5.3)")
         consumer._is_closed = True
+        self._end_loop(consumer)
         self._core.acknowledgement.consumer_closes(consumer._slot)
         self._connection._engine.close_slots([consumer._slot])
         with self._lock:
@@ -565,6 +571,8 @@ class Session(Creating, AutoCloseable):
         for producer in self._producers:
             producer._is_closed = True
         try:
+            for consumer in list(self._consumers):
+                self._end_loop(consumer)
             self._core.acknowledgement.close()
         finally:
             self._connection._engine.close_slots([consumer._slot for consumer in self._consumers])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kjms import Connection, ConnectionFactory, JMSContext, MessageConsumer, Queue, Session, Topic
-from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, browse, counted, send, text
+from tests.helpers import NOTHING_MS, WAIT_MS, WAIT_SECONDS, Eventually, browse, counted, send, text
 
 WAYS = [
     pytest.param(Session.AUTO_ACKNOWLEDGE, {}, id="AUTO"),
@@ -206,3 +207,34 @@ def test_recover_in_a_loop_brings_its_message_again(process: Callable[..., Conne
         if len(got) == 3:
             break
     assert got == [("one", 1), ("one", 2), ("two", 1)]
+
+
+@pytest.mark.parametrize(("closed", "mode", "options"), LEAVING)
+def test_closing_in_another_thread_brings_the_message_of_a_loop_again(
+    process: Callable[..., Connection], queue: Queue, closed: str, mode: int, options: dict[str, Any]
+) -> None:
+    """The loop's thread may still work on it, or have failed; what the loop has done before stays acknowledged."""
+    connection, other = process(**options), process()
+    send(connection, queue, "one", "two", "three")
+    session = connection.create_session(mode)
+    consumer = session.create_consumer(queue)
+    has_two, is_closed = threading.Event(), threading.Event()
+    left: list[str] = []
+
+    def work() -> None:
+        for message in consumer:
+            if text(message) == "two":
+                has_two.set()
+                is_closed.wait(WAIT_SECONDS)
+        left.append("loop")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert has_two.wait(WAIT_SECONDS)
+    {"consumer": consumer, "session": session, "connection": connection}[closed].close()
+    is_closed.set()
+    thread.join(WAIT_SECONDS)
+    assert left == ["loop"]
+    again = (session if closed == "consumer" else other.create_session()).create_consumer(queue)
+    assert sorted(counted(again.receive(WAIT_MS)) for _ in range(2)) == [("three", 1), ("two", 2)]
+    assert again.receive(NOTHING_MS) is None

@@ -511,3 +511,48 @@ async def test_an_exception_in_a_loop_brings_the_message_again(kafka: Any, queue
             counts = [message.get_int_property("JMSXDeliveryCount") for message in found if message is not None]
         assert [text(message) for message in found] == ["two", "three"]
         assert counts == [2, 1]
+
+
+@pytest.mark.parametrize("closed", ["consumer", "context"])
+@pytest.mark.parametrize(
+    ("ending", "expected"),
+    [("raises", ("one", 2)), ("is cancelled", ("one", 2)), ("still works", ("one", 2)), ("returns", ("two", 1))],
+)
+async def test_a_loops_message_comes_again_unless_its_task_has_ended_well(
+    kafka: Any, queue: Queue, closed: str, ending: str, expected: tuple[str, int]
+) -> None:
+    """Another task closes consumer or context in order, which says nothing of the loop's own task."""
+    own, other = [
+        aio.ConnectionFactory(kafka.bootstrap_servers, kafka={"client.id": f"task-{random.random()}"}) for _ in range(2)
+    ]
+    has_one, hours = asyncio.Event(), asyncio.Event()
+    async with other.create_context() as looking, own.create_context() as context:
+        for word in ("one", "two"):
+            await looking.create_producer().send(queue, word)
+        consumer = await context.create_consumer(queue)
+
+        async def work() -> None:
+            async for _ in consumer:
+                has_one.set()
+                if ending == "raises":
+                    raise WorkError
+                if ending == "returns":
+                    return
+                await hours.wait()
+
+        task = asyncio.create_task(work())
+        await asyncio.wait_for(has_one.wait(), WAIT_MS / 1000)
+        if ending == "is cancelled":
+            task.cancel()
+        if ending != "still works":
+            await asyncio.wait({task})
+        await (consumer if closed == "consumer" else context).close()
+        hours.set()
+        async with (context if closed == "consumer" else looking).create_consumer(queue) as again:
+            found = await again.receive(WAIT_MS)
+            assert found is not None
+            assert (text(found), found.get_int_property("JMSXDeliveryCount")) == expected
+        if ending != "still works":
+            await asyncio.gather(task, return_exceptions=True)
+        else:
+            await task
