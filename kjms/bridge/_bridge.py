@@ -202,6 +202,7 @@ class Bridge:
             finally:
                 self._wake = lambda: None
                 peer.close()
+                self._give_up(session)
         return self.progress
 
     def end_subscription(self) -> None:
@@ -225,6 +226,9 @@ class Bridge:
 
     def _finish(self, session: BrokeredSession, peer: PeerLink) -> None:
         raise NotImplementedError
+
+    def _give_up(self, session: BrokeredSession) -> None:
+        """Give back what was sent and may have arrived."""
 
     def _unsubscribe(self) -> None:
         raise NotImplementedError

@@ -139,6 +139,9 @@ class BridgeOut(Bridge):
         session.flush()
         peer.close()
 
+    def _give_up(self, session: BrokeredSession) -> None:
+        session.give_up(self._sent)
+
     def _unsubscribe(self) -> None:
         with Connection(self._own_options, *self._login) as connection:
             connection.create_session().unsubscribe(SUBSCRIPTION)

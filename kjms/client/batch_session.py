@@ -86,12 +86,3 @@ class BatchSession(BrokeredSession):
         """
         self.accept(sorted(deliveries, key=_in_log_order))
         return self._brokered.flush()
-
-    def give_up(self, deliveries: Sequence[Delivery]) -> None:
-        """Give back *deliveries*, which were possibly processed: they come marked, and no delivery is counted."""
-        back = [delivery for delivery in deliveries if self._brokered.take(delivery)]
-        if back and back[0].slot is not None:
-            with back[0].slot.reader.lock:
-                for delivery in back:
-                    delivery.possibly_made()
-        self._brokered.give_back(back, is_counted=False)

@@ -149,27 +149,15 @@ class Brokered(Acknowledgement):
         return [delivery for delivery in self._open if delivery.slot is slot]
 
     def consumer_closes(self, slot: Slot) -> None:
-        self._lost(self.of(slot), "its consumer closed")
-
-    def _lost(self, deliveries: list[Delivery], cause: str) -> None:
-        """Give back what a program may have seen or not; the oldest one alone counts towards the maximum."""
-        for number, delivery in enumerate(deliveries):
-            del self._open[delivery]
-            delivery.attempts.cause = cause
-            if number:
-                delivery.attempts.uncounted += 1
-        self.give_back(deliveries, is_counted=True)
+        self.give_back([each for each in self.of(slot) if self.take(each)], is_counted=False)
 
     def recover(self) -> Slot | None:
         raise IllegalStateException("recover: the messages of a brokered session are settled one by one")
 
     def close(self) -> None:
         self._is_closed = True
-        by_slot: dict[Slot | None, list[Delivery]] = {}
-        for delivery in self._open:
-            by_slot.setdefault(delivery.slot, []).append(delivery)
-        for deliveries in by_slot.values():
-            self._lost(deliveries, "its session closed")
+        unsettled, self._open = self._open, {}
+        self.give_back(unsettled, is_counted=False)
         for reader in self._unflushed:
             reader.flush_before_exit()
 
@@ -339,6 +327,27 @@ class BrokeredSession(Session):
         for delivery in back:
             delivery.attempts.cause = cause
         self._brokered.give_back(back, is_counted=True)
+
+    def lose(self, deliveries: Iterable[Delivery], cause: str) -> None:
+        """Take back *deliveries* of a consumer whose program is lost, and may have seen them: they come again, marked.
+
+        The oldest alone counts towards the maximum: a program has most of its messages ahead of its work.
+        """
+        back = [each for each in deliveries if self._brokered.take(each)]
+        for number, delivery in enumerate(back):
+            delivery.attempts.cause = cause
+            if number:
+                delivery.attempts.uncounted += 1
+        self._brokered.give_back(back, is_counted=True)
+
+    def give_up(self, deliveries: Iterable[Delivery]) -> None:
+        """Take back *deliveries*, which were possibly processed: they come marked, and no delivery is counted."""
+        back = [each for each in deliveries if self._brokered.take(each)]
+        for reader, mine in itertools.groupby(back, attrgetter("slot.reader")):
+            with reader.lock:
+                for delivery in mine:
+                    delivery.possibly_made()
+        self._brokered.give_back(back, is_counted=False)
 
     def reject(self, deliveries: Iterable[Delivery], cause: str) -> None:
         """Move *deliveries* to their dead-letter queues, whatever their count."""

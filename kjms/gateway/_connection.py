@@ -26,6 +26,7 @@ from kjms.gateway._outcomes import OutcomeQueue
 from kjms.gateway._proton import event_of, next_event, pop
 from kjms.gateway._sasl import Credentials, SaslError
 from kjms.gateway._sessions import ClientSessions
+from kjms.gateway._source import Outcome
 from kjms.gateway._states import CONNECTION, ConnectionEvent, ConnectionState, after
 from kjms.gateway._worker import Worker
 
@@ -370,7 +371,7 @@ class AmqpConnection(EngineProtocol):
         self.client.log("refused, of %s, container %r: %s", self.client.peer, self.client.container, failure)
 
     def _on_close(self, event: Event) -> None:
-        self._end("the client closed it")  # which answers when all that the client had is free
+        self._end("the client closed it", None)  # which answers when all that the client had is free
 
     def _on_transport_error(self, event: Event) -> None:
         condition = event.transport.condition
@@ -390,7 +391,7 @@ class AmqpConnection(EngineProtocol):
         if not self.is_ended and self._sessions.is_open:
             self._engine.condition = Condition(FORCED, "the gateway ends; connect to another one")
             self._engine.close()
-            self._end("the gateway ends")
+            self._end("the gateway ends", Outcome.CUT_OFF)
             self.flush()
         await self.closed
 
@@ -405,7 +406,8 @@ class AmqpConnection(EngineProtocol):
         if self._tcp is not None:
             self._tcp.abort()
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, outcome: Outcome | None = Outcome.LOST) -> None:
+        """End the connection; *outcome* is that of the messages that the client has not answered for."""
         if self.is_ended:
             return
         self._happens(ConnectionEvent.ENDED)
@@ -415,7 +417,7 @@ class AmqpConnection(EngineProtocol):
         if self._handshake_timer is not None:
             self._handshake_timer.cancel()
         self._clients.ending(self)
-        self._sessions.end(self._close_soon)
+        self._sessions.end(self._close_soon, outcome, why)
 
     def _close_soon(self) -> None:
         """Close what is left in kjms; while the connection is being opened, the end of that does it."""
@@ -437,7 +439,7 @@ class AmqpConnection(EngineProtocol):
 
     def release(self) -> None:
         """Free the engine with all that it has; for the end of the connection."""
-        self._end("the gateway ends")
+        self._end("the gateway ends", Outcome.CUT_OFF)
         self._sessions.release()
         super().release()
         self._clients.released(self)

@@ -189,6 +189,13 @@ class OutgoingLink(ClientLink):
         else:
             delivery.settle()
 
+    def interrupted(self, outcome: Outcome, cause: str) -> None:
+        """Settle what the client was sent and did not answer; what it was not sent was not delivered."""
+        queued = self.link.queued  # by the engine, the last ones
+        sent = list(self._unsettled.values())[: len(self._unsettled) - queued]
+        if sent:
+            self.worker.settle(self.source, outcome, sent, None, cause, None)
+
     def let_go(self) -> None:
         super().let_go()
         self._unsettled.clear()

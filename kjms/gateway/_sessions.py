@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kjms.gateway._names import LinkNames
     from kjms.gateway._options import GatewayOptions
     from kjms.gateway._outcomes import OutcomeQueue
+    from kjms.gateway._source import Outcome
     from kjms.gateway._worker import Worker
 
 __all__ = ["ClientSessions", "OpenWorker"]
@@ -137,10 +138,19 @@ class ClientSessions:
         """Whether the client has sent what is not answered yet."""
         return any(served.is_busy for served in self._links.values())
 
-    def end(self, on_end: Callable[[], None]) -> None:
-        """End all of them; *on_end* is called when the last worker has ended."""
+    def end(self, on_end: Callable[[], None], outcome: Outcome | None, cause: str) -> None:
+        """End all of them; *on_end* is called when the last worker has ended.
+
+        Args:
+            on_end: The function.
+            outcome: Of the messages that the client has not answered for; None: it has closed its connection, so that
+                it has processed none of them.
+            cause: Why the connection ends, for people.
+        """
         self._on_end = on_end
         for served in list(self._links.values()):
+            if outcome is not None and isinstance(served, OutgoingLink):
+                served.interrupted(outcome, cause)
             served.lost()
             self._drop(served)
         for session in list(self._sessions.values()):

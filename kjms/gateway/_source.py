@@ -16,12 +16,14 @@ __all__ = ["LinkSink", "LinkSource", "Outcome"]
 
 
 class Outcome(Enum):
-    """The outcome that a client gives a message (AMQP 1.0, part 3, §3.4)."""
+    """The outcome that a client gives a message (AMQP 1.0, part 3, §3.4), or what is known without its answer."""
 
     ACCEPTED = 0
     RELEASED = 1
     FAILED = 2
     REJECTED = 3
+    LOST = 4  # the client is gone without a word, and may have processed it
+    CUT_OFF = 5  # likewise, since the gateway ends
 
 
 class LinkSink(Protocol):

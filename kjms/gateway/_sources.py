@@ -259,5 +259,9 @@ class LinkSources:
         elif outcome is Outcome.FAILED:
             session.fail(deliveries, cause)
             source.pauses_until = time.monotonic() + PAUSE_SECONDS
+        elif outcome is Outcome.LOST:
+            session.lose(deliveries, cause)
+        elif outcome is Outcome.CUT_OFF:
+            session.give_up(deliveries)
         else:
             session.reject(deliveries, cause)

@@ -161,6 +161,7 @@ class Attempts:
         is_back: Whether another consumer or process was to have it, and did not take it: it may come after later ones.
         is_made: Whether the present delivery, a repeated one, is certain: it is committed, and the partition is held.
         is_uncounted: Whether the present delivery is one of those that do not count.
+        logged: The last delivery that the log of redeliveries has.
         recorded: The history that the record tells: of a copy, what happened before.
     """
 
@@ -171,6 +172,7 @@ class Attempts:
         "is_made",
         "is_uncounted",
         "last_failure",
+        "logged",
         "recorded",
         "uncounted",
     )
@@ -183,6 +185,7 @@ class Attempts:
         self.is_back = False
         self.is_made = False
         self.is_uncounted = False
+        self.logged = 0
         self.recorded = NEVER
 
 

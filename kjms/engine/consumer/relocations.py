@@ -96,7 +96,10 @@ class Relocations:
         """
         with self._lock:
             delivery.note()
-        self._overflow.redelivery_log.note("redelivery", self._assignment.group, destination, delivery)
+            is_new = delivery.attempts.logged < delivery.count  # else it was given back before a program saw it
+            delivery.attempts.logged = delivery.count
+        if is_new:
+            self._overflow.redelivery_log.note("redelivery", self._assignment.group, destination, delivery)
         self.committer.flush()
         with self._lock:  # from here on, giving the partition up counts the delivery
             delivery.attempts.is_made = delivery.partition.is_held
