@@ -105,6 +105,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1000,
         help="accept at most this many links per connection (default: 1000)",
     )
+    parser.add_argument(
+        "--unlimited-releases",
+        action="store_true",
+        help="deliver a message that a client releases again and again without end"
+        " (default: it becomes a dead letter as the redelivery policy says)",
+    )
     add_operating_options(parser)
     add_connection_options(parser)
 
@@ -147,6 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
             metrics_port=arguments.metrics,
             max_message_size=arguments.max_message_size,
             max_transaction_size=arguments.max_transaction_size,
+            limits_releases=not arguments.unlimited_releases,
             max_links=arguments.max_links,
             max_connections=arguments.max_connections,
             max_logins=arguments.max_logins,

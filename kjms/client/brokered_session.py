@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
@@ -134,15 +135,29 @@ class Brokered(Acknowledgement):
             del self._unflushed[reader]  # not before: what Kafka did not take is tried again
         return lost
 
-    def give_back(self, deliveries: Collection[Delivery], *, is_counted: bool) -> None:
-        """Return *deliveries* for any consumer, marked as redelivered if they are counted."""
+    def give_back(
+        self,
+        deliveries: Collection[Delivery],
+        *,
+        is_counted: bool,
+        due: Callable[[Delivery], int] | None = None,
+    ) -> None:
+        """Return *deliveries* for any consumer, marked as redelivered if they are counted.
+
+        Args:
+            deliveries: The deliveries.
+            is_counted: Whether they count.
+            due: Says when each may be delivered again; None: if it counts, as the policy says, else at once.
+        """
         by_reader: dict[MessageSource, list[Delivery]] = {}
         for delivery in sorted(deliveries, key=lambda each: each.order):
             assert delivery.slot is not None
             if not (is_counted and self._redelivery.was_last(delivery, None)):
                 by_reader.setdefault(delivery.slot.reader, []).append(delivery)
+        if is_counted:
+            due = self._redelivery.due
         for reader, mine in by_reader.items():
-            reader.give_back(mine, is_counted=is_counted, due=self._redelivery.due if is_counted else None)
+            reader.give_back(mine, is_counted=is_counted, due=due)
 
     def of(self, slot: Slot) -> list[Delivery]:
         """Return what the consumer of *slot* has open."""
@@ -187,8 +202,14 @@ class ObservedBrokered(Brokered):
         super().settle(deliveries)
         self._observation.settled(deliveries)
 
-    def give_back(self, deliveries: Collection[Delivery], *, is_counted: bool) -> None:
-        super().give_back(deliveries, is_counted=is_counted)
+    def give_back(
+        self,
+        deliveries: Collection[Delivery],
+        *,
+        is_counted: bool,
+        due: Callable[[Delivery], int] | None = None,
+    ) -> None:
+        super().give_back(deliveries, is_counted=is_counted, due=due)
         self._observation.settled(deliveries, "returned")
 
 
@@ -317,9 +338,44 @@ class BrokeredSession(Session):
                 "accept: a partition was lost, to another process or in an outage; its messages are redelivered"
             )
 
-    def release(self, deliveries: Iterable[Delivery]) -> None:
-        """Take *deliveries* back as if they had not been made."""
-        self._brokered.give_back([each for each in deliveries if self._brokered.take(each)], is_counted=False)
+    def release(self, deliveries: Iterable[Delivery], link: int | None = None, *, is_limited: bool = True) -> bool:
+        """Take *deliveries* back as if they had not been made.
+
+        A message that the same link has released before comes again when the redelivery policy says. One that it has
+        released as often as a message may be delivered becomes a dead letter.
+
+        Args:
+            deliveries: The deliveries.
+            link: The number of the link that releases them; None: nothing is known of it.
+            is_limited: Whether a message becomes a dead letter in the end.
+
+        Returns:
+            Whether the link has released one of the messages before.
+        """
+        back = [each for each in deliveries if self._brokered.take(each)]
+        if link is None:
+            self._brokered.give_back(back, is_counted=False)
+            return False
+        first: list[Delivery] = []
+        again: dict[Delivery, int] = {}
+        for delivery in back:
+            attempts = delivery.attempts
+            releases = 1 if attempts.releases is None else attempts.releases[link] + 1
+            if releases > 1 and is_limited:
+                attempts.cause = "the client released it"
+                if self._core.redelivery.was_released_too_often(delivery, releases):
+                    continue
+            if attempts.releases is None:
+                attempts.releases = Counter()
+            attempts.releases[link] = releases
+            if releases > 1:
+                again[delivery] = releases
+            else:
+                first.append(delivery)
+        self._brokered.give_back(first, is_counted=False)
+        due = self._core.redelivery.due
+        self._brokered.give_back(again, is_counted=False, due=lambda each: due(each, again[each]))
+        return bool(again)
 
     def fail(self, deliveries: Iterable[Delivery], cause: str) -> None:
         """Take *deliveries* back, which failed: they come again as the redelivery policy says."""

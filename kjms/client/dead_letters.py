@@ -72,10 +72,16 @@ class Redelivery:
         """Return the redelivery policy of *destination*."""
         return self._options.destination(destination_name(destination)).redelivery or RedeliveryPolicy()
 
-    def due(self, delivery: Delivery) -> int:
-        """Return when *delivery*, which is not the first of its message, may be made."""
+    def due(self, delivery: Delivery, releases: int = 0) -> int:
+        """Return when *delivery*, which is not the first of its message, may be made.
+
+        Args:
+            delivery: The delivery.
+            releases: How many deliveries more than its count says count towards the delay.
+        """
         assert delivery.slot is not None
-        delay = self.policy(delivery.slot.reader.destination).delay_before(delivery.count, random.random())
+        policy = self.policy(delivery.slot.reader.destination)
+        delay = policy.delay_before(delivery.count + releases, random.random())
         return self._engine.tuning.now_ms() + delay if delay else 0
 
     def was_last(self, delivery: Delivery, error: BaseException | None) -> bool:
@@ -89,6 +95,19 @@ class Redelivery:
         if delivery.counted_if_failed < self.policy(delivery.slot.reader.destination).max_deliveries:
             return False
         self.dead_letter(delivery, error)
+        return True
+
+    def was_released_too_often(self, delivery: Delivery, releases: int) -> bool:
+        """Tell whether a client has released *delivery* for the last time; if so, move it to the dead-letter queue.
+
+        Args:
+            delivery: The delivery; a session has it.
+            releases: How often that client has released its message, this time included.
+        """
+        assert delivery.slot is not None
+        if delivery.counted_if_failed - 1 + releases < self.policy(delivery.slot.reader.destination).max_deliveries:
+            return False
+        self.dead_letter(delivery, None)
         return True
 
     def is_one_too_many(self, delivery: Delivery) -> bool:
@@ -119,14 +138,14 @@ class Redelivery:
             message.jms_message_id,
             destination,
             queue,
-            "1 delivery" if delivery.count == 1 else f"{delivery.count} deliveries",
+            "1 delivery" if delivery.made == 1 else f"{delivery.made} deliveries",
             delivery.attempts.cause or "its last consumer did not acknowledge it",
         )
         details = self._options.destination(destination_name(destination)).dead_letter_details
-        times = "1 time" if delivery.count == 1 else f"{delivery.count} times"
+        times = "1 time" if delivery.made == 1 else f"{delivery.made} times"
         cause = f"delivered {times}{delivery.attempts.cause and f'; {delivery.attempts.cause}'}"
         failure = _failure(delivery, error, details)
-        why = Cause(cause, str(destination), delivery.count, *failure)
+        why = Cause(cause, str(destination), delivery.made, *failure)
         reader.dead_letter(delivery, why, self._wanted(queue, delivery), "dead letter")
         if self._on_dead_letter is not None:
             self._on_dead_letter(delivery, message, queue, error)
@@ -136,7 +155,7 @@ class Redelivery:
         assert delivery.slot is not None
         delivery.count -= 1  # it is not made
         reader = delivery.slot.reader
-        why = Cause(EXPIRED, str(reader.destination), delivery.count)
+        why = Cause(EXPIRED, str(reader.destination), delivery.made)
         reader.dead_letter(delivery, why, self._wanted(Queue(queue_name), delivery), "expired")
 
     def _wanted(self, queue: Queue, delivery: Delivery) -> WantedTopic:

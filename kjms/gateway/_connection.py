@@ -102,7 +102,14 @@ class AmqpConnection(EngineProtocol):
 
         def open_worker(on_end: Callable[[], None]) -> Worker:
             assert access.connection is not None
-            return Worker(access.connection, pool, calls.post, on_end, options.max_transaction_size)
+            return Worker(
+                access.connection,
+                pool,
+                calls.post,
+                on_end,
+                options.max_transaction_size,
+                limits_releases=options.limits_releases,
+            )
 
         flow = ConnectionFlow(options.max_message_size, lambda: self._tcp, lambda: self.is_congested)
         self._sessions = ClientSessions(

@@ -45,6 +45,8 @@ class GatewayOptions:
     """In bytes."""
     max_transaction_size: int = 64 << 20
     """In bytes, of the messages that a client has sent in one transaction and not committed."""
+    limits_releases: bool = True
+    """Whether a message that a link releases as often as it may be delivered becomes a dead letter."""
     max_frame_size: int = 128 << 10
     """In bytes."""
     max_unsettled: int = 2000

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kjms.gateway._window import Window
 
@@ -39,6 +40,9 @@ class LinkSink(Protocol):
         """End the link."""
 
 
+_numbers: Final = itertools.count(1)
+
+
 class LinkSource:
     """What a client's receiver gets its messages from.
 
@@ -49,6 +53,7 @@ class LinkSource:
     """
 
     def __init__(self, sink: LinkSink, *, is_settled: bool, max_unsettled: int) -> None:
+        self.number = next(_numbers)  # among all links of the process
         self.sink = sink
         self.is_settled = is_settled
         self.max_unsettled = max_unsettled

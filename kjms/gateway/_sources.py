@@ -37,6 +37,7 @@ class LinkSources:
         session: The session.
         transactions: Its transactions.
         post: Has a function called in the loop's thread, in the order of posting.
+        limits_releases: Whether a message that a link releases again and again becomes a dead letter.
 
     Attributes:
         is_paused: Whether no more messages are to go out; the loop sets it.
@@ -44,7 +45,15 @@ class LinkSources:
         is_held_up: Whether too many bytes are on their way to the loop.
     """
 
-    def __init__(self, session: BrokeredSession, transactions: Transactions, post: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        session: BrokeredSession,
+        transactions: Transactions,
+        post: Callable[..., None],
+        *,
+        limits_releases: bool = True,
+    ) -> None:
+        self._limits_releases = limits_releases
         self._session = session
         self._transactions = transactions
         self._post = post
@@ -255,7 +264,8 @@ class LinkSources:
             if is_flushed and transaction is None:
                 session.flush()
         elif outcome is Outcome.RELEASED:
-            session.release(deliveries)
+            if session.release(deliveries, source.number, is_limited=self._limits_releases):
+                source.pauses_until = time.monotonic() + PAUSE_SECONDS
         elif outcome is Outcome.FAILED:
             session.fail(deliveries, cause)
             source.pauses_until = time.monotonic() + PAUSE_SECONDS

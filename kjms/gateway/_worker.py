@@ -47,6 +47,7 @@ class Worker:
         post: Has a function called in the loop's thread, in the order of posting.
         on_end: Called in the loop's thread when everything is closed.
         max_transaction_size: How many bytes may be sent in a transaction.
+        limits_releases: Whether a message that a link releases again and again becomes a dead letter.
     """
 
     def __init__(
@@ -56,6 +57,8 @@ class Worker:
         post: Callable[..., None],
         on_end: Callable[[], None],
         max_transaction_size: int,
+        *,
+        limits_releases: bool,
     ) -> None:
         self._session = connection._open_session(
             lambda its, mode: BrokeredSession(its, mode, pass_on=post), BrokeredSession.INDIVIDUAL_ACKNOWLEDGE
@@ -65,7 +68,7 @@ class Worker:
         self._on_end = on_end
         self._tasks: deque[Callable[[], object]] = deque()
         self._transactions = Transactions(self._session, max_transaction_size)
-        self._sources = LinkSources(self._session, self._transactions, post)
+        self._sources = LinkSources(self._session, self._transactions, post, limits_releases=limits_releases)
         self._is_ending = False
         self._is_taken = False  # whether the loop or a thread has the session, or a thread is to have it
         self._is_over = False

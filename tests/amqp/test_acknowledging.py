@@ -154,6 +154,18 @@ def test_a_message_that_the_client_gives_up_becomes_a_dead_letter(
     assert dead_letter(here, kjms_destination_name) == ("0", "delivered 1 time; rejected by the client")
 
 
+def test_a_listener_that_always_fails_ends_in_the_dead_letter_queue(
+    connect: Callable[..., JavaObject], java: Java, here: Session, kjms_destination_name: str
+) -> None:
+    """Under AUTO_ACKNOWLEDGE Qpid JMS releases a message whose listener throws; ten times, as with Artemis's client."""
+    fill(here, kjms_destination_name, 1)
+    session = connect().createSession(False, AUTO)
+    failing = java.new("kjms.Failing")
+    session.createConsumer(session.createQueue(kjms_destination_name)).setMessageListener(failing)
+    assert dead_letter(here, kjms_destination_name) == ("0", "delivered 10 times; the client released it")
+    assert failing.calls() == 10
+
+
 def test_released_messages_are_not_counted_and_failed_ones_are(
     connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str
 ) -> None:

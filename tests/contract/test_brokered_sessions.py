@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kjms import Connection, Message, MessageConsumer, Queue, Session
+from kjms import Connection, Message, MessageConsumer, Queue, RedeliveryPolicy, Session
 from kjms.client.brokered_session import BrokeredSession
 from kjms.mapping.names import REDELIVERIES
 from tests.helpers import WAIT_MS, Eventually, send, stored_records, text, wait_for
@@ -106,3 +107,83 @@ def test_a_redelivery_is_logged_once(kafka: Any, connection: Connection, queue: 
     assert received(connection, queue, 1) == [("one", 4)]
     eventually(lambda: logged()[2:])
     assert logged() == [2, 3, 4]
+
+
+def told(connection: Connection, queue: Queue) -> dict[str, object]:
+    """Return what the next dead letter of *queue* says, which is consumed."""
+    with connection.create_session() as session, session.create_consumer(Queue(f"{queue.queue_name}.dlq")) as consumer:
+        letter = consumer.receive(WAIT_MS)
+    assert letter is not None
+    return {name: letter.get_object_property(f"JMS_kjms_{name}") for name in ("Cause", "Deliveries")}
+
+
+@pytest.fixture
+def policy() -> RedeliveryPolicy:
+    return RedeliveryPolicy(max_deliveries=3)
+
+
+@pytest.fixture
+def limited(process: Open, policy: RedeliveryPolicy) -> Connection:
+    """A connection with *policy*."""
+    return process(redelivery=policy)
+
+
+def released(
+    session: BrokeredSession, consumer: MessageConsumer, links: list[int], *, is_limited: bool = True
+) -> list[bool]:
+    """Return of each release of the next message by these links whether it was a repeated one."""
+    repeated = []
+    for link in links:
+        ((delivery, message),) = polled(session, consumer, 1)
+        assert message.get_int_property("JMSXDeliveryCount") == 1
+        repeated.append(session.release([delivery], link, is_limited=is_limited))
+    return repeated
+
+
+def test_what_a_link_releases_again_and_again_becomes_a_dead_letter(limited: Connection, queue: Queue) -> None:
+    """A link may release a message as often as the policy allows deliveries; the cause tells all of these."""
+    send(limited, queue, "one")
+    session = brokered(limited)
+    assert released(session, session.create_consumer(queue), [7, 8, 7, 8, 7]) == [False, False, True, True, False]
+    assert told(limited, queue) == {"Cause": "delivered 5 times; the client released it", "Deliveries": "5"}
+    session.close()
+
+
+def test_failures_and_releases_add_up(limited: Connection, queue: Queue) -> None:
+    """A dead letter tells of all deliveries, those that were released and those that failed."""
+    send(limited, queue, "one")
+    session = brokered(limited)
+    consumer = session.create_consumer(queue)
+    released(session, consumer, [7])
+    ((delivery, _),) = polled(session, consumer, 1)
+    session.fail([delivery], "it failed")
+    ((delivery, message),) = polled(session, consumer, 1)
+    assert message.get_int_property("JMSXDeliveryCount") == 2
+    session.release([delivery], 7)
+    assert told(limited, queue) == {"Cause": "delivered 3 times; the client released it", "Deliveries": "3"}
+    session.close()
+
+
+def test_releases_may_be_unlimited(limited: Connection, queue: Queue) -> None:
+    """Where the operator says so, a message that is released comes again however often that is."""
+    send(limited, queue, "one")
+    session = brokered(limited)
+    repeated = released(session, session.create_consumer(queue), [7] * 20, is_limited=False)
+    assert repeated == [False] + [True] * 19
+    session.close()
+    assert received(limited, queue, 1) == [("one", 1)]
+
+
+def test_repeated_releases_are_delayed(process: Open, queue: Queue) -> None:
+    """A message that a link releases the first time comes at once; from then on the policy says when."""
+    connection = process(redelivery=RedeliveryPolicy(max_deliveries=5, delay=200, multiplier=2.0))
+    send(connection, queue, "one")
+    session = brokered(connection)
+    consumer = session.create_consumer(queue)
+    times = []
+    for _ in range(4):
+        ((delivery, _),) = polled(session, consumer, 1)
+        times.append(time.monotonic())
+        session.release([delivery], 7)
+    session.close()
+    assert [b - a >= least for a, b, least in zip(times, times[1:], (0.0, 0.35, 0.75), strict=False)] == [True] * 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
@@ -163,6 +163,7 @@ class Attempts:
         is_uncounted: Whether the present delivery is one of those that do not count.
         logged: The last delivery that the log of redeliveries has.
         recorded: The history that the record tells: of a copy, what happened before.
+        releases: How often a client released the message, by the number of the link; not part of the count.
     """
 
     __slots__ = (
@@ -174,6 +175,7 @@ class Attempts:
         "last_failure",
         "logged",
         "recorded",
+        "releases",
         "uncounted",
     )
 
@@ -187,6 +189,7 @@ class Attempts:
         self.is_uncounted = False
         self.logged = 0
         self.recorded = NEVER
+        self.releases: Counter[int] | None = None
 
 
 NO_ATTEMPTS: Final = Attempts()
@@ -288,6 +291,12 @@ class Delivery:
     def counted_if_failed(self) -> int:
         """How many deliveries count towards the maximum if this one, which was made, fails."""
         return self.counted + self.attempts.is_uncounted
+
+    @property
+    def made(self) -> int:
+        """How many deliveries were made, with the present one and those that were released."""
+        releases = (self._attempts or NO_ATTEMPTS).releases
+        return self.count if releases is None else self.count + releases.total()
 
     def failed(self, now: int) -> None:
         """Note that a delivery failed, *now* in milliseconds since the epoch."""

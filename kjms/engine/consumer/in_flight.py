@@ -81,8 +81,11 @@ class InFlight:
             delivery.attempts.is_made = False
             if is_counted:
                 delivery.come_back(due, self._now_ms())
-            elif delivery.count > 1 or delivery.recorded != NEVER:
-                delivery.note()  # the delivery may have been recorded, and was not made
+            else:
+                if due is not None:
+                    delivery.due = due(delivery)
+                if delivery.count > 1 or delivery.recorded != NEVER:
+                    delivery.note()  # the delivery may have been recorded, and was not made
             if delivery.partition.is_held:
                 (later if delivery.due else back).append(delivery)
         is_for_all = to is None or not to.is_started

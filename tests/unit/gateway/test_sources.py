@@ -46,8 +46,9 @@ class Session:
     def accept(self, deliveries: list[Any], transaction: object = None) -> None:
         self.outcomes.append(("accept", len(deliveries)))
 
-    def release(self, deliveries: list[Any]) -> None:
+    def release(self, deliveries: list[Any], link: int | None = None, *, is_limited: bool = True) -> bool:
         self.outcomes.append(("release", len(deliveries)))
+        return False
 
     def fail(self, deliveries: list[Any], cause: str) -> None:
         self.outcomes.append((f"fail: {cause}", len(deliveries)))
