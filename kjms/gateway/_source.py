@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -67,6 +67,7 @@ class LinkSource:
         self.is_draining = False
         self.is_waiting = False
         self.young_until = 0.0
+        self.ends: Mapping[tuple[str, int], int] | None = None  # of the logs, when a drain of a young link began
         self.pauses_until = 0.0
 
     def is_full(self) -> bool:

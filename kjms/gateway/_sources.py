@@ -25,7 +25,7 @@ _log = logging.getLogger("kjms.gateway")
 
 BATCH: Final = 100  # messages that are read before the client's requests are handled
 UNSENT_BYTES: Final = 1 << 20  # of messages on their way from the thread to the loop
-YOUNG_SECONDS: Final = 1.0  # for so long a new consumer may need until it gets messages that are there already
+YOUNG_SECONDS: Final = 1.0  # a new consumer of which it is not known whether it has read all gets messages by then
 LOOK_SECONDS: Final = 0.02  # between looks at a link that drains or pauses
 PAUSE_SECONDS: Final = 0.05  # a client that gave messages back may be about to leave, and is not to get them again
 
@@ -110,6 +110,7 @@ class LinkSources:
             source.turn = self._next_turn()
         source.limit = limit
         source.is_draining = is_draining
+        source.ends = None
         if source.is_waiting and source.dispatched >= limit and source.consumer is not None:
             self._session.rest(source.consumer)
             source.is_waiting = False
@@ -156,12 +157,33 @@ class LinkSources:
                 source.young_until = 0.0
                 self._post(source.sink.send, batch)
             if source.is_draining and (
-                source.dispatched >= source.limit or (source in empty and source.young_until < time.monotonic())
+                source.dispatched >= source.limit or (source in empty and self._has_nothing(source))
             ):
                 source.is_draining = False
                 source.limit = source.dispatched
                 self._post(source.sink.drained)
         return count >= BATCH
+
+    def _has_nothing(self, source: LinkSource) -> bool:
+        """Return whether there is nothing for *source*, which is drained and found nothing.
+
+        A young consumer may not have got its partitions yet, or not read them to the end: as soon as it has read all
+        that was there when it was asked, what it finds is all.
+        """
+        consumer = source.consumer
+        if consumer is None or source.young_until < time.monotonic():
+            return True
+        slot = consumer._slot
+        if source.ends is None:
+            try:
+                source.ends = slot.reader.log_ends(YOUNG_SECONDS)
+            except JMSException as failure:
+                _log.debug("%s", failure)
+            return False  # what came before that is found at the next look
+        if not slot.reader.has_read(slot, source.ends):
+            return False
+        source.young_until = 0.0
+        return True
 
     def next_look(self) -> float | None:
         """Return in how many seconds `serve` may find something without a wake-up; None: only after a wake-up."""

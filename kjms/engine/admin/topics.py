@@ -493,18 +493,19 @@ class Topics:
             else:
                 return
 
-    def ends(self, topic: str, count: int | None = None) -> dict[int, int]:
+    def ends(self, topic: str, count: int | None = None, seconds: float | None = None) -> dict[int, int]:
         """Return where each partition ends for readers of committed records: an open transaction's come later.
 
         Args:
             topic: The topic.
             count: How many partitions it has; None: as many as the broker reports now.
+            seconds: For how long the broker may take to answer; None: as usual.
 
         Raises:
             JMSException: The broker did not answer, or refused.
         """
         numbers = range(self.look_up(topic) if count is None else count)  # it may have been given partitions
-        return self._offsets(topic, numbers, OffsetSpec.latest(), "end", self._timeout)
+        return self._offsets(topic, numbers, OffsetSpec.latest(), "end", seconds or self._timeout)
 
     def ends_after_commits(self, topic: str, count: int) -> Mapping[int, int]:
         """Return where the first *count* partitions end, behind every transaction whose offsets are committed by now.

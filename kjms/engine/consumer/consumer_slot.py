@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from kjms.engine.consumer.delivery import MessageSource
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.access_denial import AccessDenial
     from kjms.engine.consumer.delivery import Delivery
     from kjms.engine.consumer.selector_queue import SelectorQueue
+    from kjms.engine.log_reading import Place
     from kjms.selector import Selector
 
 __all__ = ["ConsumerSlot", "SlotSource"]
@@ -56,6 +58,11 @@ class ConsumerSlot:
         """Whether the consumer asked for a message, has not been woken since, and was given none back."""
         queue = self.queue
         return queue is not None and self in queue.waiting and not self.returned
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether a message is ready for the consumer, though it may have to wait for a dispatch limit."""
+        return bool(self.returned or self.batch or (self.queue is not None and self.queue.size))
 
     @property
     def has_rivals(self) -> bool:
@@ -155,6 +162,19 @@ class SlotSource(MessageSource, Protocol):
 
     def wait_behind_others(self, slot: ConsumerSlot) -> bool:
         """Have *slot* wait behind the consumers that wait; return whether any does."""
+
+    def log_ends(self, seconds: float) -> Mapping[Place, int] | None:
+        """Return where what is read for the destination ends now; None: nothing is read yet.
+
+        Args:
+            seconds: For how long the broker may take to answer.
+
+        Raises:
+            JMSException: The broker did not answer, or refused.
+        """
+
+    def has_read(self, slot: ConsumerSlot, ends: Mapping[Place, int]) -> bool:
+        """Return whether all before *ends* was read, and nothing of it is ready for *slot*."""
 
     def take(self, slot: ConsumerSlot) -> Delivery | None:
         """Return the next message for *slot*, or note that it waits for one."""

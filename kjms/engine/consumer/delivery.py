@@ -48,6 +48,8 @@ class AssignedPartition:
     Attributes:
         is_gone: Whether the topic was deleted: what was read of it cannot be acknowledged, and does not come again.
         planned: The offset up to which messages had been dispatched when a commit was last planned.
+        read_to: Where the log ended when the client came to its end last; what a transaction writes at its end may lie
+            between it and the last message.
     """
 
     __slots__ = (
@@ -63,6 +65,7 @@ class AssignedPartition:
         "kept",
         "number",
         "planned",
+        "read_to",
         "requested_limit",
         "settlement",
         "topic",
@@ -92,6 +95,7 @@ class AssignedPartition:
         self.is_crowded = False  # its settlement takes up most of the room that Kafka gives it
         self.settlement: PartitionSettlement[Delivery] = PartitionSettlement(state)
         self.planned = self.settlement.dispatched
+        self.read_to = -1
         self.kept: TopicPartition | None = None  # what was committed since the last copy of it was made
         self.requested_limit = -1  # a consumer waits for the message before this offset
         self.extend_at = -1  # dispatching this offset, or a later one, has the dispatch limit moved

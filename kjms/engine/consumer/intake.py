@@ -75,7 +75,10 @@ class RecordIntake:
         for record in records:
             error = record.error()
             if error is not None:
-                denial = self._report(error) or denial
+                if error.code() == KafkaError._PARTITION_EOF:
+                    self._reached_end(record)
+                else:
+                    denial = self._report(error) or denial
                 continue
             record_topic, number, offset = record.topic(), record.partition(), record.offset()
             if offset != past or partition is None or number != partition.number or record_topic != partition.topic:
@@ -154,10 +157,13 @@ class RecordIntake:
         place = place_of(record)
         return place is not None and place[1] < self._delayed_before.get(place[0], 0)
 
+    def _reached_end(self, record: KafkaMessage) -> None:
+        partition, offset = self._assignment.get(record.topic(), record.partition()), record.offset()
+        if partition is not None and offset is not None:
+            partition.read_to = max(partition.read_to, offset)
+
     def _report(self, error: KafkaError) -> JMSSecurityException | None:
         """Report *error*, or return it if it denies access: the thread begins anew then."""
-        if error.code() == KafkaError._PARTITION_EOF:
-            return None
         self.is_suspicious = self.is_suspicious or error.code() in NOT_READY
         assignment = self._assignment
         failure = jms_error(error, f"read {assignment.name}", to="Read", topic=assignment.topic, group=assignment.group)

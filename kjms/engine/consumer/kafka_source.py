@@ -29,6 +29,7 @@ from kjms.engine.consumer.standalone import StandaloneReading
 from kjms.engine.consumer.topic_identity import TopicIdentity
 from kjms.engine.consumer.transfer_reading import TransferReading
 from kjms.engine.consumer.upkeep import Upkeep
+from kjms.engine.log_reading import UNTIL_END
 from kjms.engine.outage import FULL_TIMEOUT, CloseTimeout
 from kjms.engine.statistics import GroupConsumerStatistics, HandoverStatistics
 from kjms.engine.transactions.deduplicator import LOOK_BACK, Deduplicator
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.rebalancing import Change
     from kjms.engine.handover.service import HandoverService
     from kjms.engine.kafka import KafkaMessage
+    from kjms.engine.log_reading import Place
     from kjms.errors import JMSException
     from kjms.mapping.bridges import Decoder
     from kjms.mapping.dead_letters import Cause
@@ -112,6 +114,7 @@ class KafkaSource:
         )
         self._in_flight = in_flight = InFlight(dispatcher, tuning.now_ms)
         self.settle_soon = in_flight.settled.append
+        self._topics = overflow.topics
         self._slots = slots = StartedSlots(dispatcher, assignment, in_flight, tuning.grace_seconds)
         self._stall = stall = StallDetector(is_member=is_kept)
         self._intake = intake = RecordIntake(assignment, dispatcher, prefetch, on_error, delayed_before, repeats)
@@ -181,7 +184,7 @@ class KafkaSource:
         )
         self._consumer = GroupConsumer(
             name,
-            dict(config),
+            {**config, **UNTIL_END},
             client,
             lifecycle,
             slots,
@@ -304,6 +307,35 @@ class KafkaSource:
         with self.lock:
             slot.streak = 0
             return self._dispatcher.wait_behind_others(slot)
+
+    def log_ends(self, seconds: float) -> Mapping[Place, int] | None:
+        """Return where what is read ends now: see `SlotSource.log_ends`.
+
+        Raises:
+            JMSException: The broker did not answer, or refused.
+        """
+        counts: dict[str, int] = {}
+        for topic, number in self.places():
+            counts[topic] = max(counts.get(topic, 0), number + 1)
+        if not counts:
+            return None
+        return {
+            (topic, number): end
+            for topic, count in counts.items()
+            for number, end in self._topics.ends(topic, count, seconds).items()
+        }
+
+    def has_read(self, slot: ConsumerSlot, ends: Mapping[Place, int]) -> bool:
+        """Return whether *slot* gets nothing more of what is before *ends*: see `SlotSource.has_read`."""
+        with self.lock:
+            if not self._stall.is_certain or self._dispatcher.eviction.wants_reread or slot.has_ready:
+                return False
+            return all(
+                not each.settlement.is_rereading
+                and max(each.settlement.position, each.read_to) >= ends.get((each.topic, each.number), 0)
+                for each in self._assignment
+                if not each.is_transfer
+            )
 
     # Messages go out and come back.
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.kafka import KafkaMessage
+    from kjms.engine.log_reading import Place
     from kjms.errors import JMSException
     from kjms.mapping.dead_letters import Cause
 
@@ -43,8 +44,20 @@ class Gaps(Protocol):
         """Read, soon, what *source* missed while it was full."""
 
 
+class Positions(Protocol):
+    """Up to where each partition of an inbox was read."""
+
+    @property
+    def offsets(self) -> Mapping[int, int]:
+        """The offset after the last record that was read, by partition."""
+
+
 class Inbox(Protocol):
     """What a source uses of the inbox whose threads bring its records."""
+
+    @property
+    def positions(self) -> Positions:
+        """Up to where it was read."""
 
     @property
     def gaps(self) -> Gaps:
@@ -232,6 +245,22 @@ class InboxSource:
         if self._started.count:
             return dispatcher.is_full(self._intake.prefetch)
         return dispatcher.held + dispatcher.kept_back >= self.overflow.tuning.inbox_unread
+
+    def log_ends(self, seconds: float) -> Mapping[Place, int] | None:
+        """Return where the inbox ends now: see `SlotSource.log_ends`.
+
+        Raises:
+            JMSException: The broker did not answer, or refused.
+        """
+        ends = self.overflow.topics.ends(self.topic, len(self._inbox.positions.offsets), seconds)
+        return {(self.topic, number): end for number, end in ends.items()}
+
+    def has_read(self, slot: ConsumerSlot, ends: Mapping[Place, int]) -> bool:
+        """Return whether *slot* gets nothing more of what is before *ends*: see `SlotSource.has_read`."""
+        offsets = self._inbox.positions.offsets
+        with self.lock:
+            is_behind = self._backlog or slot.has_ready
+            return not is_behind and all(offsets.get(number, 0) >= end for (_, number), end in ends.items())
 
     def look_for_room(self) -> None:
         """Have the inbox read on for this source when it is behind, a consumer is started, and there is room."""
