@@ -405,6 +405,13 @@ class BrokeredSession(Session):
                     delivery.possibly_made()
         self._brokered.give_back(back, is_counted=False)
 
+    def cannot_deliver(self, deliveries: Iterable[Delivery], cause: str) -> None:
+        """Take *deliveries*, which the client cannot deliver: what has expired at the client is no dead letter."""
+        for delivery in deliveries:
+            if self._brokered.take(delivery) and not self._core.expire_if_due(delivery):
+                delivery.attempts.cause = cause
+                self._core.redelivery.dead_letter(delivery, None)
+
     def reject(self, deliveries: Iterable[Delivery], cause: str) -> None:
         """Move *deliveries* to their dead-letter queues, whatever their count."""
         for delivery in deliveries:

@@ -143,7 +143,7 @@ class SessionCore:
         if "JMSExpiration" in properties:
             expires = message.jms_expiration
             if expires and expires < self._now_ms():
-                self._expire(delivery, destination)
+                self.expire(delivery, destination)
                 return None
         if delivery.count > 1 and (
             self.redelivery.is_one_too_many(delivery) or (records and not self._is_recorded(delivery))
@@ -151,7 +151,17 @@ class SessionCore:
             return None
         return message
 
-    def _expire(self, delivery: Delivery, destination: Destination) -> None:
+    def expire_if_due(self, delivery: Delivery) -> bool:
+        """Let the message of *delivery*, which a session has, go if it has expired; return whether it has."""
+        assert delivery.slot is not None
+        destination = delivery.slot.reader.destination
+        expires = delivery.message(destination).jms_expiration
+        if not expires or expires >= self._now_ms():
+            return False
+        self.expire(delivery, destination)
+        return True
+
+    def expire(self, delivery: Delivery, destination: Destination) -> None:
         """Let the expired message of *delivery* go: to the expiry queue, where there is one."""
         queue_name = self._options.destination(destination_name(destination)).expiry_queue
         if queue_name is None or destination == Queue(queue_name):

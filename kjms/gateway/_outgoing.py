@@ -173,7 +173,7 @@ class OutgoingLink(ClientLink):
         if state == MODIFIED:
             modified = delivery.whole.remote
             if modified.undeliverable:
-                return Outcome.REJECTED, None, "the client found it undeliverable"
+                return Outcome.UNDELIVERABLE, None, "the client found it undeliverable"
             return (Outcome.FAILED if modified.failed else Outcome.RELEASED), None, "the client gave it back"
         return (Outcome.FAILED, None, "the client settled it without an outcome") if delivery.is_settled else None
 

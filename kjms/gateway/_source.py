@@ -23,8 +23,9 @@ class Outcome(Enum):
     RELEASED = 1
     FAILED = 2
     REJECTED = 3
-    LOST = 4  # the client is gone without a word, and may have processed it
-    CUT_OFF = 5  # likewise, since the gateway ends
+    UNDELIVERABLE = 4  # modified, undeliverable here
+    LOST = 5  # the client is gone without a word, and may have processed it
+    CUT_OFF = 6  # likewise, since the gateway ends
 
 
 class LinkSink(Protocol):

@@ -291,6 +291,8 @@ class LinkSources:
         elif outcome is Outcome.FAILED:
             session.fail(deliveries, cause)
             source.pauses_until = time.monotonic() + PAUSE_SECONDS
+        elif outcome is Outcome.UNDELIVERABLE:
+            session.cannot_deliver(deliveries, cause)
         elif outcome is Outcome.LOST:
             session.lose(deliveries, cause)
         elif outcome is Outcome.CUT_OFF:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -152,6 +153,22 @@ def test_a_message_that_the_client_gives_up_becomes_a_dead_letter(
         session.recover()
     assert consumer.receive(WAIT).getText() == "1"
     assert dead_letter(here, kjms_destination_name) == ("0", "delivered 1 time; rejected by the client")
+
+
+def test_what_expires_in_a_prefetch_is_no_dead_letter(
+    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str, eventually: Callable[..., None]
+) -> None:
+    """A message that expires while it waits in Qpid JMS vanishes, as one that expires in the queue does."""
+    producer = here.create_producer(Queue(kjms_destination_name))
+    expiring = TextMessage("expires")
+    producer.send(expiring, time_to_live=2_000)
+    producer.send(TextMessage("stays"))
+    session = connect().createSession(False, AUTO)
+    consumer = session.createConsumer(session.createQueue(kjms_destination_name))
+    eventually(lambda: time.time() * 1000 > expiring.jms_expiration)
+    assert consumer.receive(WAIT).getText() == "stays"
+    eventually(lambda: left(here, kjms_destination_name) == [])
+    assert left(here, f"{kjms_destination_name}.dlq") == []
 
 
 def test_a_listener_that_always_fails_ends_in_the_dead_letter_queue(

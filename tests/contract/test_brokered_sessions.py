@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kjms import Connection, Message, MessageConsumer, Queue, RedeliveryPolicy, Session
+from kjms import Connection, Message, MessageConsumer, Queue, RedeliveryPolicy, Session, TextMessage
 from kjms.client.brokered_session import BrokeredSession
 from kjms.mapping.names import REDELIVERIES
 from tests.helpers import WAIT_MS, Eventually, send, stored_records, text, wait_for
@@ -187,3 +187,26 @@ def test_repeated_releases_are_delayed(process: Open, queue: Queue) -> None:
         session.release([delivery], 7)
     session.close()
     assert [b - a >= least for a, b, least in zip(times, times[1:], (0.0, 0.35, 0.75), strict=False)] == [True] * 3
+
+
+@pytest.mark.parametrize("expiry_queue", [True, False])
+def test_what_expires_at_a_client_is_no_dead_letter(
+    process: Open, queue: Queue, other_queue: Queue, caplog: pytest.LogCaptureFixture, expiry_queue: bool
+) -> None:
+    """A client that finds a message undeliverable since it has expired has it go where expired messages go."""
+    connection = process(expiry_queue=other_queue.queue_name if expiry_queue else None)
+    with connection.create_session() as sender:
+        producer = sender.create_producer(queue)
+        producer.send(TextMessage("expires"), time_to_live=50)
+        producer.send(TextMessage("undecodable"), time_to_live=WAIT_MS)
+    session = brokered(connection)
+    found = polled(session, session.create_consumer(queue), 2)
+    expires = found[0][1].jms_expiration
+    wait_for(lambda: time.time_ns() // 1_000_000 > expires)
+    session.cannot_deliver([delivery for delivery, _ in found], "the client found it undeliverable")
+    session.close()
+    assert received(connection, Queue(f"{queue.queue_name}.dlq"), 1) == [("undecodable", 1)]
+    assert [record.levelname for record in caplog.records if "dead letter" in record.message] == ["WARNING"]
+    if expiry_queue:
+        with connection.create_session() as receiver, receiver.create_consumer(other_queue) as consumer:
+            assert text(consumer.receive(WAIT_MS)) == "expires"

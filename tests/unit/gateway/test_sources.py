@@ -53,6 +53,15 @@ class Session:
     def fail(self, deliveries: list[Any], cause: str) -> None:
         self.outcomes.append((f"fail: {cause}", len(deliveries)))
 
+    def cannot_deliver(self, deliveries: list[Any], cause: str) -> None:
+        self.outcomes.append((f"cannot deliver: {cause}", len(deliveries)))
+
+    def lose(self, deliveries: list[Any], cause: str) -> None:
+        self.outcomes.append((f"lose: {cause}", len(deliveries)))
+
+    def give_up(self, deliveries: list[Any]) -> None:
+        self.outcomes.append(("give up", len(deliveries)))
+
     def reject(self, deliveries: list[Any], cause: str) -> None:
         self.outcomes.append((f"reject: {cause}", len(deliveries)))
 
@@ -125,6 +134,9 @@ def test_a_drained_link_reports_that_there_is_nothing_more() -> None:
         (Outcome.RELEASED, [("release", 2)]),
         (Outcome.FAILED, [("fail: why", 2)]),
         (Outcome.REJECTED, [("reject: why", 2)]),
+        (Outcome.UNDELIVERABLE, [("cannot deliver: why", 2)]),
+        (Outcome.LOST, [("lose: why", 2)]),
+        (Outcome.CUT_OFF, [("give up", 2)]),
     ],
 )
 def test_outcomes_reach_the_session(outcome: Outcome, noted: list[tuple[str, int]]) -> None:
