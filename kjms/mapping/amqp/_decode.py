@@ -28,6 +28,7 @@ from kjms.mapping.amqp._names import (
     REPLY_TO,
     REPLY_TO_GROUP,
     REST,
+    SENT_TO,
     SERIALIZED,
     TYPED,
     parse_address,
@@ -39,11 +40,12 @@ from kjms.message import JMSX, BytesMessage, MapMessage, Message, ObjectMessage,
 from kjms.message._avro import TypedValue, write_plain
 from kjms.message._fields import FIELDS
 
-__all__ = ["decode", "set_header", "set_properties"]
+__all__ = ["content_type_property", "decode", "set_header", "set_properties"]
 
 DEFAULT_PRIORITY: Final = 4
 GREATEST_PRIORITY: Final = 9
-OURS: Final = frozenset({MSG_TYPE, DEST, REPLY_TO, DELIVERY_TIME, OBJECT_CODEC})
+OURS: Final = frozenset({MSG_TYPE, DEST, REPLY_TO, DELIVERY_TIME, OBJECT_CODEC, SENT_TO})
+EMPTY: Final[dict[int, Any]] = {DATA: b"", SEQUENCE: [], VALUE: None}
 PROVIDERS: Final = OWN | {JMSX.DELIVERY_COUNT, FIRST_ACQUIRER, "kjms", *FIELDS}
 """Properties that come in other sections, or that no client may send."""
 
@@ -90,8 +92,57 @@ def decode(data: bytes | AmqpMessage, destination: Destination | None = None, *,
     delivery_time = annotations.get(DELIVERY_TIME)
     is_delayed = isinstance(delivery_time, int) and not isinstance(delivery_time, bool)
     message._delivery_time = int(delivery_time or 0) if is_delayed else message._timestamp
-    set_properties(message, source)
+    set_properties(message, source, _kept(message, source, destination or message._destination))
     return message
+
+
+def _kept(message: Message, source: AmqpMessage, destination: Destination | None) -> AmqpMessage:
+    """Return what `encode` would not make of *message* again, sent to *destination*, for the property REST.
+
+    In the properties section, an empty text, or 0, says that the field was not there. A section of the body says of
+    which kind those of the body were.
+    """
+    its, kept = source.properties, AmqpMessage()
+    if its.user_id is not None and its.user_id.decode(errors="replace").encode() != its.user_id:
+        kept.properties.user_id = its.user_id
+    if destination is not None and its.to != destination._name:
+        kept.properties.to = its.to or ""
+        kept.message_annotations[SENT_TO] = destination._name
+    if message._reply_to is not None and its.reply_to != message._reply_to._name:
+        kept.properties.reply_to = its.reply_to
+    if its.absolute_expiry_time is None and source.header.ttl is not None:
+        kept.properties.absolute_expiry_time = 0
+    content_type, kind = _made_of(message, source)
+    if its.content_type != content_type:
+        kept.properties.content_type = its.content_type or ""
+    if source.body.kind not in {None, kind}:
+        kept.body = Body(source.body.kind, [EMPTY[source.body.kind]])
+    return kept
+
+
+def _made_of(message: Message, source: AmqpMessage) -> tuple[str | None, int | None]:
+    """Return the content type and the kind of the body's sections that `encode` makes of *message*."""
+    content_type = content_type_property(source.properties.content_type)
+    if isinstance(message, TextMessage):
+        is_data = content_type is not None and message._content is not None and _charset(content_type) is not None
+        return (content_type, DATA) if is_data else (None, VALUE)
+    if isinstance(message, BytesMessage):
+        return content_type or OCTETS, DATA
+    codec = message._content[0] if isinstance(message, ObjectMessage) else ""
+    if codec:
+        if codec == TYPED:
+            return content_type, source.body.kind
+        return SERIALIZED if codec == JAVA else content_type or OCTETS, DATA
+    return content_type, SEQUENCE if isinstance(message, StreamMessage) else VALUE
+
+
+def content_type_property(content_type: str | None) -> str | None:
+    """Return what the property CONTENT_TYPE says of a content type: nothing of those that types of messages stand for.
+
+    >>> content_type_property("text/plain"), content_type_property("application/octet-stream")
+    ('text/plain', None)
+    """
+    return None if content_type in {None, "", OCTETS, SERIALIZED} else str(content_type)
 
 
 def set_header(message: Message, header: Header, now_ms: int) -> None:
@@ -106,8 +157,8 @@ def set_header(message: Message, header: Header, now_ms: int) -> None:
 # --------------------------------------------------------------------------------------------------- properties
 
 
-def set_properties(message: Message, source: AmqpMessage) -> None:
-    """Set the properties: the application's, and those that other sections have."""
+def set_properties(message: Message, source: AmqpMessage, besides: AmqpMessage | None = None) -> None:
+    """Set the properties: the application's, those that other sections have, and what is kept *besides*."""
     its = source.properties
     unlike: dict[Any, Any] = {}  # what no property of JMS can be, or not without a loss
     for name, value in source.application_properties.items():
@@ -133,15 +184,19 @@ def set_properties(message: Message, source: AmqpMessage) -> None:
         _set(message, REPLY_TO_GROUP, "string", its.reply_to_group_id)
     if source.header.first_acquirer is not None:
         _set(message, FIRST_ACQUIRER, "boolean", source.header.first_acquirer)
-    if its.content_type is not None and its.content_type not in {OCTETS, SERIALIZED}:
-        _set(message, CONTENT_TYPE, "string", str(its.content_type))
+    content_type = content_type_property(its.content_type)
+    if content_type is not None:
+        _set(message, CONTENT_TYPE, "string", content_type)
     if its.content_encoding is not None:
         _set(message, CONTENT_ENCODING, "string", str(its.content_encoding))
     annotations = {key: value for key, value in source.message_annotations.items() if key not in OURS}
     unlike = {name: value for name, value in unlike.items() if name not in PROVIDERS}
-    if annotations or unlike or source.footer:
-        rest = AmqpMessage(message_annotations=annotations, application_properties=unlike, footer=source.footer)
-        _set(message, REST, "string", base64.b64encode(rest.encode()).decode())
+    rest = AmqpMessage() if besides is None else besides
+    rest.message_annotations.update(annotations)
+    rest.application_properties, rest.footer = unlike, source.footer
+    data = rest.encode()
+    if data:
+        _set(message, REST, "string", base64.b64encode(data).decode())
 
 
 def _is_name(name: Any) -> bool:

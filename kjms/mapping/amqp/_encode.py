@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kjms.destinations import Destination
 from kjms.errors import MessageFormatException
-from kjms.mapping.amqp._decode import BYTES, MAP, MESSAGE, OBJECT, STREAM, TEXT, _charset
+from kjms.mapping.amqp._decode import BYTES, MAP, MESSAGE, OBJECT, STREAM, TEXT, _charset, content_type_property
 from kjms.mapping.amqp._names import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
@@ -26,6 +26,7 @@ from kjms.mapping.amqp._names import (
     REPLY_TO,
     REPLY_TO_GROUP,
     REST,
+    SENT_TO,
     SERIALIZED,
     TTL,
     TYPED,
@@ -73,8 +74,10 @@ def encode(message: Message, *, now_ms: int = 0) -> AmqpMessage:
     get = message._property_value
     result.header = _header(message, now_ms)
     annotations = result.message_annotations
+    sent_to = None
     if rest is not None:
         annotations.update(rest.message_annotations)
+        sent_to = annotations.pop(SENT_TO, None)
         result.footer = rest.footer
     group_sequence = get(JMSX.GROUP_SEQ)
     expiration = message.jms_expiration
@@ -106,7 +109,34 @@ def encode(message: Message, *, now_ms: int = 0) -> AmqpMessage:
             result.application_properties[name] = property_value(message, name)
     if rest is not None:
         result.application_properties.update(rest.application_properties)
+        _restore(message, result, rest, sent_to)
     return result
+
+
+def _restore(message: Message, result: AmqpMessage, rest: AmqpMessage, sent_to: Any) -> None:
+    """Give *result* the fields, and the kind of body, that *message* came with, as far as they still are of it."""
+    its, kept = result.properties, rest.properties
+    if kept.user_id is not None and message._property_value(JMSX.USER_ID) == kept.user_id.decode(errors="replace"):
+        its.user_id = kept.user_id
+    if kept.to is not None and sent_to == its.to:
+        its.to = kept.to or None
+    if kept.reply_to is not None and kept.reply_to == str(message.jms_reply_to):
+        its.reply_to = kept.reply_to
+    if kept.absolute_expiry_time == 0:
+        its.absolute_expiry_time = None
+    if kept.content_type is not None and content_type_property(kept.content_type) == _text(
+        message._property_value(CONTENT_TYPE)
+    ):
+        its.content_type = kept.content_type or None
+    body = result.body
+    if rest.body.kind in {None, body.kind} or body.raw:
+        return
+    value = body.values[0]
+    if rest.body.kind == DATA and value.__class__ is str:
+        result.body = Body(DATA, [value.encode()])
+    elif rest.body.kind == VALUE and value is not None:
+        text = message.text if isinstance(message, TextMessage) else None
+        result.body = Body(VALUE, [value if text is None else text])
 
 
 def property_value(message: Message, name: str) -> Any:

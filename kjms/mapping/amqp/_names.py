@@ -24,6 +24,7 @@ __all__ = [
     "REPLY_TO",
     "REPLY_TO_GROUP",
     "REST",
+    "SENT_TO",
     "SERIALIZED",
     "TTL",
     "TYPED",
@@ -39,6 +40,9 @@ DELIVERY_TIME: Final = Symbol("x-opt-delivery-time")
 OBJECT_CODEC: Final = Symbol("x-opt-kjms-codec")
 """Ours: which codec of kjms wrote the data of an ObjectMessage."""
 
+SENT_TO: Final = Symbol("x-opt-kjms-sent-to")
+"""Ours, in REST alone: the name of the destination that a message was sent to whose 'to' is another one, or none."""
+
 # Properties of the mapping (§4).
 TTL: Final = "JMS_AMQP_TTL"
 FIRST_ACQUIRER: Final = "JMS_AMQP_FIRST_ACQUIRER"
@@ -48,7 +52,8 @@ REPLY_TO_GROUP: Final = "JMS_AMQP_REPLY_TO_GROUP_ID"
 CONTENT_TYPE: Final = "JMS_kjms_ContentType"
 CONTENT_ENCODING: Final = "JMS_kjms_ContentEncoding"
 REST: Final = "JMS_kjms_Amqp"
-"""Base64 of the sections with what else is left: other annotations, property values of other types, the footer."""
+"""Base64 of the sections with what else is left: other annotations, property values of other types, the footer, and
+fields of the properties and kinds of bodies that the message does not tell."""
 OWN: Final = frozenset({CONTENT_TYPE, CONTENT_ENCODING, REST})
 
 OCTETS: Final = "application/octet-stream"

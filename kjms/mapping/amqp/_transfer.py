@@ -175,7 +175,11 @@ def _decode(data: bytes, destination: Destination | None, now_ms: int) -> Messag
     start = position
     position, _, _ = _compound(data, start, MAPS)
     kind, number = _annotated(_short(data, start, position))
-    message_id, to, timestamp, position = _fields(data, position)
+    message_id, to, has_type, timestamp, position = _fields(data, position)
+    sent_to = parse_address(to, number, destination) or destination
+    where = destination or sent_to
+    if has_type is (kind == TEXT) or (where is not None and to != where._name):
+        raise Unusual  # `decode` keeps what these say
     properties = None
     if data[position + 2] == APPLICATION_PROPERTIES:
         properties, position = decode_value(data, _value_at(data, position), len(data), Budget(len(data)))
@@ -191,7 +195,7 @@ def _decode(data: bytes, destination: Destination | None, now_ms: int) -> Messag
     message._body_read_only = message._properties_read_only = True
     message._message_id = message_id_text(message_id)
     message._timestamp = message._delivery_time = timestamp
-    message._destination = parse_address(to, number, destination) or destination
+    message._destination = sent_to
     set_header(message, header or Header(), now_ms)
     if properties:
         set_properties(message, AmqpMessage(application_properties=properties))
@@ -231,7 +235,7 @@ def _short(data: bytes, start: int, end: int) -> bytes:
 @lru_cache(maxsize=256)
 def _header(section: bytes) -> Header:
     header = AmqpMessage.decode(section).header
-    if header.first_acquirer is not None:
+    if header.first_acquirer is not None or header.ttl is not None:
         raise Unusual
     return header
 
@@ -246,14 +250,19 @@ def _annotated(section: bytes) -> tuple[int, Any]:
     return kind, number
 
 
-def _fields(data: bytes, position: int) -> tuple[str | None, str | None, int, int]:
-    """Return the id, the address and the time in the properties at *position*, and where these end."""
+def _fields(data: bytes, position: int) -> tuple[str | None, str | None, bool, int, int]:
+    """Return what the properties at *position* say, and where they end.
+
+    Returns:
+        The id, the address, whether there is a content type, which is that of bytes, the time, and the end.
+    """
     if data[position + 2] != PROPERTIES:
         raise Unusual
     end, count, position = _compound(data, position, LISTS)
     if count > MOST_FIELDS:
         raise Unusual
     message_id = to = None
+    has_type = False
     timestamp = 0
     for number in range(count):
         code = data[position]
@@ -273,11 +282,12 @@ def _fields(data: bytes, position: int) -> tuple[str | None, str | None, int, in
             position += 8
         elif number == 6 and data[position - 1 : position - 1 + len(OCTETS_SYMBOL)] == OCTETS_SYMBOL:
             position += len(OCTETS_SYMBOL) - 1
+            has_type = True
         else:
             raise Unusual
     if position != end:
         raise Unusual
-    return message_id, to, timestamp, end
+    return message_id, to, has_type, timestamp, end
 
 
 def _body(data: bytes, position: int, section: int) -> bytes | None:
