@@ -6,6 +6,7 @@ Every duration is a whole number of milliseconds, and may be given as a `datetim
 from __future__ import annotations
 
 import enum
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -25,7 +26,9 @@ __all__ = [
     "checked_delivery_mode",
     "checked_mode",
     "checked_priority",
+    "expiration",
     "milliseconds",
+    "seconds_to_wait",
 ]
 
 Ordering = Literal["session", "none"]
@@ -35,7 +38,10 @@ CONVENTIONS: Final = ("kjms", "confluent", "ibm-mq", "camel", "solace", "spring"
 """How the records of a destination can be laid out; `kjms.mapping.bridges` reads each."""
 
 DEFAULT_SEND_TIMEOUT: Final = 10_000  # long enough for a leader election, short enough for a person at a terminal
+LARGEST_LONG: Final = (1 << 63) - 1  # of Java, whose longs JMS's times and durations are
 LONGEST_DELAY: Final = 365 * 24 * 3600 * 1000  # a multiplier grows beyond every measure
+LONGEST_WAIT: Final = int(threading.TIMEOUT_MAX * 500)  # milliseconds; half, so that no sum of times passes the limit
+LONGEST_SEND_TIMEOUT: Final = 3_600_000  # librdkafka waits no longer for an answer to a request
 DEFAULT_PREFETCH: Final = 1_000  # at 256 bytes a message about 1 MB, and some milliseconds of work ahead
 
 
@@ -98,23 +104,52 @@ def checked_priority(value: int) -> int:
 
 
 def milliseconds(value: int | timedelta, name: str) -> int:
-    """Return *value*, a duration called *name*, as a whole number of milliseconds.
+    """Return *value*, a duration called *name*, as a whole number of milliseconds, rounded up.
+
+    0 has a meaning of its own wherever a duration is taken, so that no part of a millisecond may become it.
 
     Raises:
         ValueError: It is negative, or neither a whole number nor a timedelta.
 
     >>> milliseconds(timedelta(seconds=2), "time_to_live")
     2000
+    >>> milliseconds(timedelta(microseconds=1), "time_to_live")
+    1
     """
     if type(value) is int and value >= 0:  # what nearly all are
         return value
     if isinstance(value, timedelta):
-        value = value // timedelta(milliseconds=1)
+        if value < timedelta(0):
+            raise ValueError(f"{name} must not be negative, and is {value}")
+        return -(value // timedelta(milliseconds=-1))
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} is a whole number of milliseconds or a timedelta, not {shown(value)}")
     if value < 0:
         raise ValueError(f"{name} must not be negative, and is {value}")
     return value
+
+
+def seconds_to_wait(value: int | timedelta, name: str) -> float | None:
+    """Return *value*, how long something waits, in seconds; None, which is without limit, beyond what a lock can wait.
+
+    Raises:
+        ValueError: It is negative, or neither a whole number nor a timedelta.
+    """
+    waits = milliseconds(value, name)
+    return waits / 1000 if waits <= LONGEST_WAIT else None
+
+
+def expiration(now_ms: int, time_to_live: int) -> int:
+    """Return the JMSExpiration of a message that is sent at *now_ms* and lives *time_to_live* milliseconds.
+
+    0 is never: for a time to live of 0, and for an end that a long, which JMSExpiration is, cannot hold.
+
+    Spec: JMS 2.0 §3.4.9.
+
+    >>> expiration(1_000, 50), expiration(1_000, 0), expiration(1_000, (1 << 63) - 1)
+    (1050, 0, 0)
+    """
+    return now_ms + time_to_live if 0 < time_to_live <= LARGEST_LONG - now_ms else 0
 
 
 def _positive(value: int | None, name: str) -> None:
@@ -130,7 +165,7 @@ class RedeliveryPolicy:
         max_deliveries: Deliveries in all, the first included; after the last one the message is a dead letter.
         delay: Milliseconds before the second delivery; 0 is at once.
         multiplier: What the delay is multiplied by from delivery to delivery.
-        max_delay: The longest delay in milliseconds; None is no limit.
+        max_delay: The longest delay in milliseconds; None, and more than that, is a year.
         jitter: By how much of itself a delay varies at random, from 0.0 to 1.0.
         dead_letter: The queue for dead letters; ``{queue}`` stands for the name of the queue they came from.
 
@@ -169,7 +204,7 @@ class RedeliveryPolicy:
         [100, 200, 400, 1000]
         """
         assert isinstance(self.delay, int) and not isinstance(self.max_delay, timedelta)  # noqa: PT018
-        longest = LONGEST_DELAY if self.max_delay is None else self.max_delay
+        longest = LONGEST_DELAY if self.max_delay is None else min(self.max_delay, LONGEST_DELAY)
         exponent = max(delivery - 2, 0)
         try:
             delay = min(self.delay * self.multiplier**exponent, longest)
@@ -274,6 +309,11 @@ class FactoryOptions:
         if not isinstance(self.bootstrap_servers, str) or not self.bootstrap_servers.strip():
             raise ValueError(f"bootstrap_servers is text like 'host:9092', not {shown(self.bootstrap_servers)}")
         _positive(milliseconds(self.send_timeout, "send_timeout"), "send_timeout")
+        if self.send_timeout > LONGEST_SEND_TIMEOUT:
+            raise ValueError(
+                f"send_timeout is at most {LONGEST_SEND_TIMEOUT} milliseconds, as librdkafka waits no longer for an"
+                f" answer, and is {self.send_timeout}"
+            )
         _positive(self.max_unacknowledged, "max_unacknowledged")
         for name in ("kafka", "destinations"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from kjms.client.closing import AutoCloseable
 from kjms.client.message_listener import MessageListener, called_as_listener
 from kjms.errors import IllegalStateException
-from kjms.options import milliseconds
+from kjms.options import LONGEST_WAIT, seconds_to_wait
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
@@ -26,9 +26,9 @@ def seconds_of(timeout: int | timedelta | None) -> float | None:
     Raises:
         ValueError: It is negative.
     """
-    if type(timeout) is int and timeout >= 0:  # what nearly all are
+    if type(timeout) is int and 0 <= timeout <= LONGEST_WAIT:  # what nearly all are
         return timeout / 1000 or None
-    return None if timeout is None else milliseconds(timeout, "timeout") / 1000 or None
+    return None if timeout is None else seconds_to_wait(timeout, "timeout") or None
 
 
 class ConsumerSession(Protocol):

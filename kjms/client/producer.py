@@ -10,7 +10,14 @@ from kjms.client.closing import AutoCloseable
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import IllegalStateException, InvalidDestinationException, MessageFormatException, shown
 from kjms.message import Message, from_foreign
-from kjms.options import DeliveryMode, checked_delivery_mode, checked_priority, milliseconds
+from kjms.options import (
+    LARGEST_LONG,
+    DeliveryMode,
+    checked_delivery_mode,
+    checked_priority,
+    expiration,
+    milliseconds,
+)
 
 if TYPE_CHECKING:
     from kjms.client.completion_listener import CompletionListener
@@ -18,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MessageProducer"]
 
-LONGEST: Final = (1 << 63) - 1  # what Java's long, which JMSDeliveryTime is, can hold
 KINDS: Final = (Queue, Topic)  # what a message is sent to; `Queue | Topic` would be made anew for each send
 
 
@@ -80,7 +86,10 @@ class MessageProducer(AutoCloseable):
 
     @property
     def time_to_live(self) -> int:
-        """How long messages live from their sending, in milliseconds; 0: without limit (JMS 2.0 §3.4.9)."""
+        """How long messages live from their sending, in milliseconds (JMS 2.0 §3.4.9).
+
+        0, and what ends beyond the times that a long holds, is without limit.
+        """
         self._check_open("time_to_live")
         return self._time_to_live
 
@@ -167,7 +176,8 @@ class MessageProducer(AutoCloseable):
             destination: Where to, when not to the producer's own.
             delivery_mode: PERSISTENT or NON_PERSISTENT; None: the producer's.
             priority: 0 to 9; None: the producer's.
-            time_to_live: Milliseconds until it expires, 0 for never; None: the producer's.
+            time_to_live: Milliseconds until it expires, 0 for never; None: the producer's. What ends beyond the times
+                that a long holds never expires either.
             delivery_delay: Milliseconds until it may be delivered; None: the producer's.
             completion_listener: Makes the send asynchronous (JMS 2.0 §4.6.2).
 
@@ -211,7 +221,7 @@ class MessageProducer(AutoCloseable):
         delivery_delay: int,
     ) -> None:
         now = self._sender.now_ms()
-        if delivery_delay > LONGEST - now:
+        if delivery_delay > LARGEST_LONG - now:
             raise ValueError(f"delivery_delay: {delivery_delay} ms end beyond what a long holds (JMS 2.0 §3.4.13)")
         lives = self._time_to_live if time_to_live is None else milliseconds(time_to_live, "time_to_live")
         message._stamp(
@@ -220,7 +230,7 @@ class MessageProducer(AutoCloseable):
             destination,
             self._delivery_mode if delivery_mode is None else checked_delivery_mode(delivery_mode, "delivery_mode"),
             self._priority if priority is None else checked_priority(priority),
-            now + lives if lives else 0,
+            expiration(now, lives) if lives else 0,
             now + delivery_delay,
         )
 

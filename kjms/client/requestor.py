@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kjms.client.closing import AutoCloseable
+from kjms.client.consumer import seconds_of
 from kjms.destinations import Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import IllegalStateException, InvalidDestinationException, shown
 
@@ -67,6 +68,7 @@ class _Requestor(AutoCloseable, Generic[R]):
         """
         if self._is_closed:
             raise IllegalStateException(f"request: this {type(self).__name__} is closed")
+        seconds_of(timeout)  # a wrong one is refused before the request is sent
         message.jms_reply_to = self._replies
         self._producer.send(message)
         try:

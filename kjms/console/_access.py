@@ -20,7 +20,7 @@ from kjms.console._cluster import Cluster
 from kjms.console._kafka_users import KafkaUsers
 from kjms.console._throttle import Throttle
 from kjms.errors import JMSException
-from kjms.options import milliseconds
+from kjms.options import LONGEST_WAIT, milliseconds
 from kjms.users import ROLES, User, Users
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Access:
         self._users = None if options.users is None else Users(options.users)
         self._kafka_users = KafkaUsers(self._made)
         self._sessions: OrderedDict[str, Session] = OrderedDict()
-        self._timeout = milliseconds(options.session_timeout, "session_timeout") / 1000
+        self._timeout = min(milliseconds(options.session_timeout, "session_timeout"), LONGEST_WAIT) / 1000
         self._throttle = Throttle()
         self._remembered: dict[bytes, tuple[float, Session]] = {}
         self._secret = secrets.token_bytes(SECRET_BYTES)
@@ -168,7 +168,7 @@ class Access:
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep(), name="kjms-console-sessions")
 
     def _made(self, user: str | None, password: str | None) -> Cluster:
-        interval = milliseconds(self._options.interval, "interval") / 1000
+        interval = min(milliseconds(self._options.interval, "interval"), LONGEST_WAIT) / 1000
         return Cluster(self._calls(user, password), interval, estimate=self._options.estimate)
 
     async def close(self) -> None:

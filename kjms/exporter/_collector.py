@@ -22,7 +22,7 @@ from kjms.child_process import Calls, ChildProcess, ThisProcess
 from kjms.errors import JMSException
 from kjms.exporter._families import QUEUE_FAMILIES, SUBSCRIPTION_FAMILIES, metrics_of
 from kjms.exporter._sources import Figures, Request, Source
-from kjms.options import milliseconds
+from kjms.options import LONGEST_WAIT, milliseconds
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -85,7 +85,7 @@ class ClusterCollector:
         source = partial(Source, Request(factory, user, password, estimate))
         self._calls: Calls = ChildProcess(source, "kjms-exporter") if in_child else ThisProcess(source)
         self._factory = factory
-        self._interval = milliseconds(interval, "interval") / 1000
+        self._interval = min(milliseconds(interval, "interval"), LONGEST_WAIT) / 1000
         if self._interval <= 0:
             raise ValueError(f"interval must be positive, and is {interval}")
         self._snapshot: _Snapshot | None = None

@@ -256,7 +256,7 @@ def _set_header(draft: Draft, name: str, value: Any, now_ms: int) -> None:
     elif name == "JMSExpiration":
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"{name} must be a number of milliseconds since 1970, not {shown(value)}")
-        draft.how["time_to_live"] = max(1, value - now_ms)  # 0 would be: never
+        draft.how["time_to_live"] = max(1, value - now_ms) if value > 0 else 0  # 0 is never, also as what is left
     else:
         raise ValueError(f"header {name!r} does not exist or cannot be sent")
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.mapping._record import KafkaRecord, SourceRecord
+from kjms.options import expiration
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
@@ -133,7 +134,7 @@ def ticked(record: SourceRecord, definition: Definition, scheduled: int, now: in
     headers = [header for header in record.headers() or () if header[0] not in OWN]
     headers.append(("JMSMessageID", f"{definition.message_id}-{scheduled}".encode()))
     headers.append(("JMSTimestamp", b"%d" % now))
-    if definition.time_to_live:
-        headers.append(("JMSExpiration", b"%d" % (now + definition.time_to_live)))
+    if expires := expiration(now, definition.time_to_live):
+        headers.append(("JMSExpiration", b"%d" % expires))
     headers.append((SCHEDULED_TIME, b"%d" % scheduled))
     return KafkaRecord(record.key(), record.value(), headers, now)

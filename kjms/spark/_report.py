@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kjms.destinations import Destination, Queue
 from kjms.errors import shown
+from kjms.options import milliseconds
 from kjms.spark import _page
 from kjms.spark._analysis import redeliveries
 from kjms.spark._cluster import topic_of
@@ -115,7 +116,7 @@ def report(
 
 def _millis(when: int | datetime | timedelta) -> int:
     if isinstance(when, timedelta):
-        return round(when.total_seconds() * 1000)
+        return milliseconds(when, "a time of the report")
     return round(when.timestamp() * 1000) if isinstance(when, datetime) else int(when)
 
 

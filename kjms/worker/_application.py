@@ -13,7 +13,7 @@ from kjms.client.connection_factory import FactorySettings
 from kjms.client.engine_access import options_of
 from kjms.client.exception_listener import ExceptionListener, listener_methods
 from kjms.errors import shown
-from kjms.options import DestinationOptions, FactoryOptions, milliseconds
+from kjms.options import DestinationOptions, FactoryOptions, seconds_to_wait
 from kjms.worker._handler import AsyncMiddleware, Middleware, async_call, checked_middleware, plain_call
 from kjms.worker._listener import Listener, listeners_of
 from kjms.worker._running import Lifespan, Parts, Running
@@ -107,7 +107,7 @@ class Application:
             raise ValueError("running: give the application, or this call, a ConnectionFactory")
         check_factory(chosen)
         options = with_policies(chosen._options, self.listeners)
-        seconds = None if grace is None else milliseconds(grace, "grace") / 1000
+        seconds = None if grace is None else seconds_to_wait(grace, "grace")
         parts = Parts(repr(self), self._plain, self._async, self.lifespan, self.exception_listener)
         return Running(parts, options, user, password, seconds)
 

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -165,6 +166,26 @@ def test_receive_can_wait_for_a_while_or_poll(
 
     eventually(poll)
     assert texts_of(polled) == ["b"]
+
+
+def test_less_than_a_millisecond_is_no_wait_without_limit(connection: Connection, queue: Queue, aside: Aside) -> None:
+    """A time is rounded up to whole milliseconds, of which 0 is without limit; a negative one is refused."""
+    consumer = connection.create_session().create_consumer(queue)
+    assert aside(lambda: consumer.receive(timedelta(microseconds=500))).result(20) is None
+    with pytest.raises(ValueError, match="timeout must not be negative"):
+        consumer.receive(timedelta(microseconds=-500))
+
+
+@pytest.mark.parametrize("without_limit", [2**63 - 1, 10**400, timedelta.max])
+def test_a_receive_may_wait_longer_than_a_lock_can(
+    connection: Connection, queue: Queue, aside: Aside, without_limit: Any
+) -> None:
+    """As Java's programs do, which wait for Long.MAX_VALUE milliseconds."""
+    consumer = connection.create_session().create_consumer(queue)
+    waiting = aside(lambda: consumer.receive(without_limit))
+    assert waits(waiting)
+    send(connection, queue, "x")
+    assert text(waiting.result(20)) == "x"
 
 
 @pytest.mark.requirement("NEV-161", "NEV-167", "JMS-4.3.4-2", "JMS-4.3.4-6", "JMS-4.3.4-7")

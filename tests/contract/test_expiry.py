@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -54,6 +55,26 @@ def test_the_expiration_is_the_time_of_sending_plus_the_time_to_live(
     received = consumer.receive(WAIT_MS)
     assert received is not None
     assert received.jms_expiration == sent.jms_expiration
+
+
+@pytest.mark.parametrize("lives", [2**63 - 1, 2**63, timedelta.max])
+def test_a_message_that_outlives_a_long_never_expires(session: Session, queue: Queue, lives: int | timedelta) -> None:
+    """JMSExpiration, a long, cannot hold the sum, and says 0, which is never; a time that it holds is kept."""
+    producer, consumer = session.create_producer(queue), session.create_consumer(queue)
+    producer.time_to_live = lives
+    producer.send(sent := message(session, "x"))
+    fits = lives == timedelta.max
+    received = consumer.receive(2**63 - 1)  # what Java programs write for "without limit"
+    assert received is not None
+    assert received.jms_expiration == sent.jms_expiration
+    assert (sent.jms_expiration != 0) == fits
+
+
+def test_a_time_to_live_below_a_millisecond_is_one(session: Session, queue: Queue) -> None:
+    """It is not 0, which means that the message never expires."""
+    producer = session.create_producer(queue)
+    producer.send(sent := message(session, "x"), time_to_live=timedelta(microseconds=1))
+    assert sent.jms_expiration == sent.jms_timestamp + 1
 
 
 @pytest.mark.requirement("JMS-4.8-1", "JMS-4.8-2", "JMS-3.4.9-6", "JMS-3.4.9-7", "NEV-50", "NEV-52", "NET-329")

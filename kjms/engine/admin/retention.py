@@ -178,7 +178,7 @@ class RetentionCleaner:
 
     def _old(self, places: Iterable[tuple[str, int]], kept_ms: int) -> Places:
         """Return the offset of each partition's first record that is not old enough; where all are, its end."""
-        since = self._tuning.now_ms() - kept_ms
+        since = max(self._tuning.now_ms() - kept_ms, 0)  # negative times are Kafka's words for other offsets
         ends = self._offsets(dict.fromkeys(places, OffsetSpec.latest()))
         firsts = self._offsets(dict.fromkeys(ends, OffsetSpec.for_timestamp(since)))
         return {place: first if first >= 0 else ends[place] for place, first in firsts.items()}

@@ -39,6 +39,7 @@ from kjms.mapping.amqp.sections import DATA, SEQUENCE, VALUE, AmqpMessage, Body,
 from kjms.message import JMSX, BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._avro import TypedValue, write_plain
 from kjms.message._fields import FIELDS
+from kjms.options import LARGEST_LONG
 
 __all__ = ["content_type_property", "decode", "set_header", "set_properties"]
 
@@ -92,6 +93,11 @@ def decode(data: bytes | AmqpMessage, destination: Destination | None = None, *,
     delivery_time = annotations.get(DELIVERY_TIME)
     is_delayed = isinstance(delivery_time, int) and not isinstance(delivery_time, bool)
     message._delivery_time = int(delivery_time or 0) if is_delayed else message._timestamp
+    if message._delivery_time > LARGEST_LONG:
+        raise MessageFormatException(
+            f"{DELIVERY_TIME} is {message._delivery_time}, and JMSDeliveryTime a long, of {LARGEST_LONG} at most"
+            " (JMS 2.0 §3.4.13)"
+        )
     set_properties(message, source, _kept(message, source, destination or message._destination))
     return message
 

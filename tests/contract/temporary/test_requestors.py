@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -131,6 +132,16 @@ def test_closing(connection: Connection, queue: Queue) -> None:
         session.create_message()
     with pytest.raises(IllegalStateException):
         requestor.request(TextMessage("too late"))
+
+
+def test_a_request_with_a_wrong_time_is_not_sent(session: Session, queue: Queue) -> None:
+    """A negative time is refused before the request goes out; less than a millisecond is one, and not unlimited."""
+    with QueueRequestor(session, queue) as requestor:
+        with pytest.raises(ValueError, match="timeout must not be negative"):
+            requestor.request(TextMessage("refused"), timedelta(microseconds=-1))
+        assert requestor.request(TextMessage("sent"), timedelta(microseconds=1)) is None
+        consumer = session.create_consumer(queue)
+        assert text(consumer.receive(WAIT_MS)) == "sent"
 
 
 def test_what_is_refused(connection: Connection, session: Session, queue: Queue, topic: Topic) -> None:

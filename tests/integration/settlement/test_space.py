@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -71,9 +72,10 @@ def test_what_is_settled_and_old_enough_is_deleted(kjms_broker: Any, queue: Queu
         assert [text.text for text in texts if isinstance(text, TextMessage)] == ["6", "7", "8", "9"]
 
 
-def test_what_was_settled_a_moment_ago_stays(kjms_broker: Any, queue: Queue) -> None:
-    """For an hour a settled message stays readable, for other programs and for those who look for mistakes."""
-    with factory(kjms_broker, queue).create_connection() as connection:
+@pytest.mark.parametrize("kept", [None, 2**63 - 1, timedelta.max])
+def test_what_was_settled_a_moment_ago_stays(kjms_broker: Any, queue: Queue, kept: int | timedelta | None) -> None:
+    """For an hour, or as long as is said, a settled message stays readable, for other programs and to find mistakes."""
+    with factory(kjms_broker, queue, keep_settled=kept).create_connection() as connection:
         connection.start()
         send(connection, queue, *range(5))
         settle(connection, queue, 4)

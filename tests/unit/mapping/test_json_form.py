@@ -168,6 +168,7 @@ def test_headers_that_a_send_decides_become_its_arguments() -> None:
 def test_what_has_expired_stays_expired() -> None:
     """A message whose time is over is not sent with an endless life: 0 would mean that."""
     assert from_json('{"headers": {"JMSExpiration": 5}}', 1_000).how == {"time_to_live": 1}
+    assert from_json('{"headers": {"JMSExpiration": 0}}', 1_000).how == {"time_to_live": 0}  # which is never
 
 
 @pytest.mark.parametrize(

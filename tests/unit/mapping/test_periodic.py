@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -120,3 +121,10 @@ def test_damaged_progress_says_nothing(damaged: str) -> None:
     """An array that is none of progress is passed over."""
     note = KafkaRecord(None, f"[4, {damaged}]".encode(), [("kjms-delayed", b"1;moved")], 0)
     assert read(Source(note)) == Note(MOVED_ON, (4,))
+
+
+def test_a_message_that_outlives_a_long_never_expires() -> None:
+    """JMSExpiration could not say the sum: the message has none, and is no damaged one."""
+    record = defined(template(TextMessage("tea"), "tea", Queue("kitchen"), 2, 4), TEA)
+    sent = ticked(Source(record), replace(TEA, time_to_live=2**63 - 1), 16_000, 16_005)
+    assert "JMSExpiration" not in dict(sent.headers)

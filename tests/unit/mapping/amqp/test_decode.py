@@ -156,6 +156,13 @@ def test_delivery_time(kind: type[int]) -> None:
     assert read(value(None, properties=its)).jms_delivery_time == 1000
 
 
+def test_a_delivery_time_that_is_no_long_is_refused() -> None:
+    """JMSDeliveryTime could not say it, and no reader of the record either."""
+    annotations = {Symbol("x-opt-delivery-time"): ULong(2**63)}
+    with pytest.raises(MessageFormatException, match="x-opt-delivery-time is 9223372036854775808"):
+        read(value(None, message_annotations=annotations))
+
+
 # ------------------------------------------------------------------------------------------------- destinations
 
 
