@@ -21,7 +21,9 @@ in.
 
 from __future__ import annotations
 
+import difflib
 import reprlib
+from collections.abc import Iterable
 
 __all__ = [
     "IllegalStateException",
@@ -39,6 +41,7 @@ __all__ = [
     "TransactionInProgressException",
     "TransactionRefusedException",
     "TransactionRolledBackException",
+    "hint",
     "shown",
 ]
 
@@ -53,6 +56,17 @@ def shown(value: object) -> str:
     "'heavy' (str)"
     """
     return f"{_SHORT.repr(value)} ({type(value).__name__})"
+
+
+def hint(name: object, known: Iterable[str]) -> str:
+    """Return the end of an error text for *name*, which is none of *known*: what was meant, or what there is.
+
+    >>> hint("prefech", ["partitions", "prefetch"]), hint("xyz", ["partitions", "prefetch"])
+    ("; did you mean 'prefetch'?", '; there are partitions, prefetch')
+    """
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, 1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(names)}"
 
 
 class JMSException(Exception):

@@ -20,7 +20,7 @@ from kjms.client.config import configuration
 from kjms.client.connection import Connection
 from kjms.client.connection_factory import ConnectionFactory
 from kjms.destinations import Destination, DestinationType
-from kjms.errors import IllegalStateException, JMSException, shown
+from kjms.errors import IllegalStateException, JMSException, hint, shown
 
 if TYPE_CHECKING:
     from kjms.options import FactoryOptions
@@ -107,7 +107,7 @@ def _parameters(environment: Mapping[str, str]) -> dict[ContextKey, str]:
     known = {key.value for key in ContextKey}
     for key, value in environment.items():
         if key not in known:
-            raise ValueError(f"create_context: there is no key {key!r}; there are {', '.join(sorted(known))}")
+            raise ValueError(f"create_context: there is no key {key!r}{hint(key, sorted(known))}")
         if not isinstance(value, str | os.PathLike):
             raise ValueError(f"create_context: {ContextKey(key).value} is text, not a {type(value).__name__}")
     chosen = {ContextKey(key): os.fspath(value) for key, value in environment.items()}
@@ -238,8 +238,8 @@ class Context(AutoCloseable):
         beginning = name + SEPARATOR
         inner = {each[len(beginning) :]: entry for each, entry in self._entries.items() if each.startswith(beginning)}
         if not inner:
-            there_are = ", ".join(self.names()) or "none"
-            raise NameNotFoundException(f"lookup: there is no name {name!r} in {self!r}; there are {there_are}")
+            there_are = hint(name, self.names() or ["none"])
+            raise NameNotFoundException(f"lookup: there is no name {name!r} in {self!r}{there_are}")
         return Context(self._home, inner, name if self._within is None else f"{self._within}{SEPARATOR}{name}")
 
     def lookup_connection_factory(self, name: str) -> ConnectionFactory:

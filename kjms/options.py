@@ -6,15 +6,16 @@ Every duration is a whole number of milliseconds, and may be given as a `datetim
 from __future__ import annotations
 
 import enum
+import functools
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
-from kjms.errors import shown
+from kjms.errors import hint, shown
 
 __all__ = [
     "DeadLetterDetails",
@@ -26,11 +27,14 @@ __all__ = [
     "checked_delivery_mode",
     "checked_mode",
     "checked_priority",
+    "checked_types",
     "expiration",
+    "made",
     "milliseconds",
     "seconds_to_wait",
 ]
 
+T = TypeVar("T")
 Ordering = Literal["session", "none"]
 DeadLetterDetails = Literal["message", "traceback"]
 
@@ -152,8 +156,70 @@ def expiration(now_ms: int, time_to_live: int) -> int:
     return now_ms + time_to_live if 0 < time_to_live <= LARGEST_LONG - now_ms else 0
 
 
+def checked_types(annotations: Mapping[str, str], values: Mapping[str, Any]) -> None:
+    """Raise TypeError unless each of *values* is of the type that its annotation names.
+
+    Annotations that name other types than settings have are not looked at. True and False are no numbers.
+    """
+    for name, value in values.items():
+        types, words = _kinds(annotations[name])
+        if types and not (isinstance(value, types) and (bool in types or not isinstance(value, bool))):
+            raise TypeError(f"{name} is {words}, not {shown(value)}")
+
+
+@functools.cache
+def _kinds(annotation: str) -> tuple[tuple[type, ...], str]:
+    """Return the types that *annotation* names, and that in words; no types, where one of them is none of settings."""
+    found = [_KINDS.get(each.split("[")[0].strip()) for each in _parts(annotation)]
+    if None in found:
+        return (), ""
+    kinds = [each for each in found if each is not None]
+    words = list(dict.fromkeys(words for _, words in kinds))
+    return tuple(kind for types, _ in kinds for kind in types), " or ".join(words)
+
+
+def _parts(annotation: str) -> Iterable[str]:
+    """Return what the bars of *annotation* separate, outside of brackets."""
+    depth, begin = 0, 0
+    for at, character in enumerate(annotation):
+        depth += (character == "[") - (character == "]")
+        if character == "|" and not depth:
+            yield annotation[begin:at]
+            begin = at + 1
+    yield annotation[begin:]
+
+
+def made(kind: type[T], value: object, name: str) -> T:
+    """Return *value*, the setting called *name*, as a *kind*; a mapping is read as in configuration files.
+
+    Raises:
+        TypeError: It is neither, or the mapping has a setting that there is not, or a value of another type.
+        ValueError: A value is out of its range.
+
+    >>> made(RedeliveryPolicy, {"max_deliveries": 2}, "redelivery").max_deliveries
+    2
+    """
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is a {kind.__name__}, or a mapping of its settings, not {shown(value)}")
+    known = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+    for each in value:
+        if each not in known:
+            raise TypeError(f"{name}: there is no setting {each!r}{hint(each, known)}")
+    try:
+        return kind(**value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from error
+
+
+def _checked_fields(options: Any) -> None:
+    """Raise TypeError unless each field of *options* is of its type."""
+    checked_types({each.name: str(each.type) for each in fields(options)}, vars(options))
+
+
 def _positive(value: int | None, name: str) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+    if value is not None and value < 1:
         raise ValueError(f"{name} is a whole number of at least 1, not {shown(value)}")
 
 
@@ -170,6 +236,7 @@ class RedeliveryPolicy:
         dead_letter: The queue for dead letters; ``{queue}`` stands for the name of the queue they came from.
 
     Raises:
+        TypeError: A value is of another type.
         ValueError: A value is out of its range.
 
     Spec: JMS 2.0 §3.5.11 (JMSXDeliveryCount) leaves the policy to providers.
@@ -183,11 +250,12 @@ class RedeliveryPolicy:
     dead_letter: str = "{queue}.dlq"
 
     def __post_init__(self) -> None:
+        _checked_fields(self)
         _positive(self.max_deliveries, "max_deliveries")
         object.__setattr__(self, "delay", milliseconds(self.delay, "delay"))
         if self.max_delay is not None:
             object.__setattr__(self, "max_delay", milliseconds(self.max_delay, "max_delay"))
-        if self.multiplier < 1.0:
+        if not self.multiplier >= 1.0:  # NaN is not
             raise ValueError(f"multiplier must be at least 1.0, and is {self.multiplier}")
         if not 0.0 <= self.jitter <= 1.0:
             raise ValueError(f"jitter lies between 0.0 and 1.0, and is {self.jitter}")
@@ -237,7 +305,7 @@ class DestinationOptions:
         replication_factor: Its replicas; None at the factory, too, is the cluster's default.
         ordering: ``"session"`` keeps one session's messages to the destination in order (JMS 2.0 §4.4.10);
             ``"none"`` gives that up and spreads them over the partitions. Message groups stay together either way.
-        redelivery: The redelivery policy.
+        redelivery: The redelivery policy, or a mapping of its settings.
         expiry_queue: The queue that expired messages go to.
         dead_letter_details: What a dead letter tells of the exception beside its type, which it always tells:
             ``"message"`` is its text, ``"traceback"`` the text and the traceback. None, the default: neither, because
@@ -252,6 +320,7 @@ class DestinationOptions:
             and ``spring`` (read; what is sent is laid out in kjms's own way).
 
     Raises:
+        TypeError: A value is of another type.
         ValueError: A value is out of its range.
     """
 
@@ -267,6 +336,9 @@ class DestinationOptions:
     convention: str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.redelivery, Mapping):
+            object.__setattr__(self, "redelivery", made(RedeliveryPolicy, self.redelivery, "redelivery"))
+        _checked_fields(self)
         if self.convention is not None and self.convention not in CONVENTIONS:
             raise ValueError(f"convention is one of {', '.join(CONVENTIONS)}, not {shown(self.convention)}")
         _positive(self.partitions, "partitions")
@@ -306,7 +378,8 @@ class FactoryOptions:
     observers: tuple[Any, ...] = ()  # kjms.observe.Observer, which knows messages, and they know options
 
     def __post_init__(self) -> None:
-        if not isinstance(self.bootstrap_servers, str) or not self.bootstrap_servers.strip():
+        _checked_fields(self)
+        if not self.bootstrap_servers.strip():
             raise ValueError(f"bootstrap_servers is text like 'host:9092', not {shown(self.bootstrap_servers)}")
         _positive(milliseconds(self.send_timeout, "send_timeout"), "send_timeout")
         if self.send_timeout > LONGEST_SEND_TIMEOUT:
@@ -316,7 +389,14 @@ class FactoryOptions:
             )
         _positive(self.max_unacknowledged, "max_unacknowledged")
         for name in ("kafka", "destinations"):
-            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+            for key in getattr(self, name):
+                if not isinstance(key, str):
+                    raise TypeError(f"{name} is a mapping from names, which are text, and not from {shown(key)}")
+        own = {
+            name: made(DestinationOptions, each, f"destinations[{name!r}]") for name, each in self.destinations.items()
+        }
+        object.__setattr__(self, "destinations", MappingProxyType(own))
+        object.__setattr__(self, "kafka", MappingProxyType(dict(self.kafka)))
 
     def __reduce__(self) -> tuple[partial[FactoryOptions], tuple[()]]:
         """Let processes that multiprocessing spawns have a factory: its mappings, which are read-only, go as copies."""
@@ -330,3 +410,19 @@ class FactoryOptions:
             return self.defaults
         chosen = {key: value for key, value in vars(own).items() if value is not None}
         return replace(self.defaults, **chosen)
+
+
+_KINDS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
+    "int": ((int,), "a whole number"),
+    "timedelta": ((timedelta,), "a timedelta"),
+    "float": ((int, float), "a number"),
+    "bool": ((bool,), "True or False"),
+    "str": ((str,), "text"),
+    "Ordering": ((str,), "'session' or 'none'"),
+    "DeadLetterDetails": ((str,), "'message' or 'traceback'"),
+    "Mapping": ((Mapping,), "a mapping"),
+    "RedeliveryPolicy": ((RedeliveryPolicy,), "a RedeliveryPolicy"),
+    "DestinationOptions": ((DestinationOptions,), "a DestinationOptions"),
+    "None": ((type(None),), "None"),
+}
+"""By the name that annotations have for it: the types of a setting's value, and that in words."""

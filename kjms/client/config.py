@@ -25,14 +25,14 @@ import inspect
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from kjms.destinations import Destination, parse_destination
-from kjms.errors import InvalidDestinationException, shown
+from kjms.errors import InvalidDestinationException, hint, shown
 from kjms.observe._named import named_observers
-from kjms.options import DestinationOptions, RedeliveryPolicy
+from kjms.options import DestinationOptions, RedeliveryPolicy, made
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -49,6 +49,7 @@ _NAMES: Final = "names"
 _THE_CONTEXTS: Final = {"bootstrap_servers", "kafka", "send_timeout"}  # what decides about the one connection
 
 
+T = TypeVar("T")
 Known = Mapping[str, inspect.Parameter]
 
 
@@ -108,8 +109,7 @@ def configuration(path: Path | None, known: Known, environment: Mapping[str, str
     names = _table(tables.pop(_NAMES, {}), f"{path}: [{_NAMES}]")
     for name in tables:
         if name not in known:
-            there_are = ", ".join(sorted({*known, _FACTORIES, _NAMES}))
-            raise ValueError(f"{path}: there is no setting {name!r}; there are {there_are}")
+            raise ValueError(f"{path}: there is no setting {name!r}{hint(name, sorted({*known, _FACTORIES, _NAMES}))}")
     common = _checked(tables, known, str(path))
     own = {name: _own(entry, known, f"{path}: [{_FACTORIES}.{name!r}]") for name, entry in factories.items()}
     overrides = _overrides(known, environment)
@@ -127,9 +127,7 @@ def _own(entry: object, known: Known, place: str) -> dict[str, Any]:
         if name in _THE_CONTEXTS:
             raise ValueError(f"{place}: {name} belongs to the whole file, whose factories share one connection")
         if name not in known:
-            raise ValueError(
-                f"{place}: there is no setting {name!r}; there are {', '.join(sorted(known.keys() - _THE_CONTEXTS))}"
-            )
+            raise ValueError(f"{place}: there is no setting {name!r}{hint(name, sorted(known.keys() - _THE_CONTEXTS))}")
     return _checked(settings, known, place)
 
 
@@ -154,7 +152,7 @@ def _checked(settings: dict[str, Any], known: Known, place: str) -> dict[str, An
         settings["redelivery"] = _made(RedeliveryPolicy, settings["redelivery"], f"{place}: [redelivery]")
     if "destinations" in settings:
         settings["destinations"] = {
-            name: _destination(table, f"{place}: [destinations.{name}]")
+            name: _made(DestinationOptions, table, f"{place}: [destinations.{name}]")
             for name, table in settings["destinations"].items()
         }
     return settings
@@ -205,22 +203,8 @@ def _parsed(text: str, parameter: inspect.Parameter, variable: str) -> object:
     return text
 
 
-def _destination(table: object, place: str) -> DestinationOptions:
-    if isinstance(table, dict) and "redelivery" in table:
-        table = {**table, "redelivery": _made(RedeliveryPolicy, table["redelivery"], f"{place} redelivery")}
-    return _made(DestinationOptions, table, place)
-
-
-_Made = TypeVar("_Made", RedeliveryPolicy, DestinationOptions)
-
-
-def _made(kind: type[_Made], table: object, place: str) -> _Made:
-    names = [each.name for each in fields(kind)]
-    settings = _table(table, place)
-    for name in settings:
-        if name not in names:
-            raise ValueError(f"{place}: there is no setting {name!r}; there are {', '.join(names)}")
+def _made(kind: type[T], table: object, place: str) -> T:
     try:
-        return kind(**settings)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{place}: {error}") from error
+        return made(kind, _table(table, place), place)
+    except TypeError as error:
+        raise ValueError(str(error)) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kjms.client.connection import Connection
 from kjms.client.context import JMSContext
 from kjms.destinations import Queue
-from kjms.errors import InvalidDestinationException
+from kjms.engine import check_kafka
+from kjms.errors import InvalidDestinationException, hint
 from kjms.observe import Observer
 from kjms.observe._observers import checked_observers
 from kjms.options import (
@@ -25,6 +25,8 @@ from kjms.options import (
     RedeliveryPolicy,
     SessionMode,
     checked_mode,
+    checked_types,
+    made,
     milliseconds,
 )
 
@@ -43,9 +45,7 @@ class FactorySettings:
         known = list(FactorySettings.__signature__.parameters)
         for name in settings:
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; its settings are {', '.join(known)}"
-                raise TypeError(f"{cls.__name__} has no setting {name!r}{hint}")
+                raise TypeError(f"{cls.__name__} has no setting {name!r}{hint(name, known)}")
         return super().__new__(cls)
 
     def __init__(
@@ -54,8 +54,8 @@ class FactorySettings:
         *,
         client_id: str | None = None,
         kafka: Mapping[str, Any] | None = None,
-        redelivery: RedeliveryPolicy | None = None,
-        destinations: Mapping[str, DestinationOptions] | None = None,
+        redelivery: RedeliveryPolicy | Mapping[str, Any] | None = None,
+        destinations: Mapping[str, DestinationOptions | Mapping[str, Any]] | None = None,
         create_destinations: bool = True,
         partitions: int = 1,
         replication_factor: int | None = None,
@@ -73,23 +73,27 @@ class FactorySettings:
         max_unacknowledged: int | None = None,
         observers: Iterable[Observer] = (),
     ) -> None:
-        _check_expiry_queues([expiry_queue, *(option.expiry_queue for option in (destinations or {}).values())])
+        given = locals()
+        parameters = FactorySettings.__signature__.parameters
+        checked_types(
+            {name: str(parameters[name].annotation) for name in parameters}, {name: given[name] for name in parameters}
+        )
         self._options = FactoryOptions(
             bootstrap_servers=bootstrap_servers,
             client_id=client_id,
-            kafka=kafka or {},
+            kafka={} if kafka is None else kafka,
             defaults=DestinationOptions(
                 partitions=partitions,
                 replication_factor=replication_factor,
                 ordering=ordering,
-                redelivery=redelivery or RedeliveryPolicy(),
+                redelivery=made(RedeliveryPolicy, {} if redelivery is None else redelivery, "redelivery"),
                 expiry_queue=expiry_queue,
                 dead_letter_details=dead_letter_details,
                 prefetch=prefetch,
                 keep_settled=keep_settled,
                 hand_over=hand_over,
             ),
-            destinations=destinations or {},
+            destinations={} if destinations is None else destinations,  # type: ignore[arg-type]  # mappings become options
             create_destinations=create_destinations,
             queue_prefix=queue_prefix,
             topic_prefix=topic_prefix,
@@ -99,6 +103,8 @@ class FactorySettings:
             max_unacknowledged=max_unacknowledged,
             observers=checked_observers(observers),
         )
+        check_kafka(self._options.kafka)
+        _check_queues([self._options.defaults, *self._options.destinations.values()])
 
     @classmethod
     def from_config(cls, path: str | Path = "kjms.toml") -> Self:
@@ -129,8 +135,8 @@ class ConnectionFactory(FactorySettings):
         bootstrap_servers: Kafka's addresses, such as ``"localhost:9092"``.
         client_id: The client identifier of its connections, of which there can be one at a time then (JMS 2.0 §4.3.2).
         kafka: Settings handed to librdkafka as they are, such as ``security.protocol``.
-        redelivery: How often and when unsettled messages come again.
-        destinations: Settings of single destinations, by their names.
+        redelivery: How often and when unsettled messages come again; a mapping, as in a file, is taken as well.
+        destinations: Settings of single destinations, by their names, likewise.
         create_destinations: Whether a destination that does not exist is made when it is first used.
         partitions: Partitions of what is made. One gives total order, as a JMS broker does.
         replication_factor: Replicas of what is made, kjms's own topics included; None is the cluster's default.
@@ -155,6 +161,7 @@ class ConnectionFactory(FactorySettings):
         observers: What learns of messages, transactions, rebalances and outages (``docs/metrics.md``).
 
     Raises:
+        TypeError: A value is of another type, or there is no such setting.
         ValueError: A value is out of its range, or *kafka* holds a setting that kjms decides.
 
     Spec: JMS 2.0 §4.2.
@@ -201,10 +208,14 @@ class ConnectionFactory(FactorySettings):
         return JMSContext(self.create_connection(user, password), chosen, set())
 
 
-def _check_expiry_queues(names: Iterable[str | None]) -> None:
-    for name in names:
-        if name is not None:
-            try:
-                Queue(name)
-            except InvalidDestinationException as error:
-                raise ValueError(f"expiry_queue: {error}") from error
+def _check_queues(options: Iterable[DestinationOptions]) -> None:
+    for each in options:
+        names = {"expiry_queue": each.expiry_queue}
+        if each.redelivery is not None:
+            names["redelivery: dead_letter"] = each.redelivery.dead_letter_queue("queue")
+        for setting, name in names.items():
+            if name is not None:
+                try:
+                    Queue(name)
+                except InvalidDestinationException as error:
+                    raise ValueError(f"{setting}: {error}") from error

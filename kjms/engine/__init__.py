@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     from kjms.engine.engine import Engine, close_all, destination_name, process_statistics
     from kjms.engine.interrupts import interrupt_behind
     from kjms.engine.publisher import Publisher
-    from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
+    from kjms.engine.settings import (
+        admin_settings,
+        check_kafka,
+        common_settings,
+        consumer_settings,
+        producer_settings,
+    )
     from kjms.engine.subscriptions.definitions import DURABLE, NON_DURABLE, Found, Identity, Space, Terms
     from kjms.engine.temporary.inbox_browsing import InboxLook
     from kjms.engine.temporary.temporary_destinations import Address
@@ -81,6 +87,7 @@ _MODULES = {
     "WantedTopic": "kjms.engine.admin.topics",
     "SessionTransaction": "kjms.engine.transactions.group_committer",
     "admin_settings": "kjms.engine.settings",
+    "check_kafka": "kjms.engine.settings",
     "close_all": "kjms.engine.engine",
     "common_settings": "kjms.engine.settings",
     "consumer_settings": "kjms.engine.settings",
@@ -134,6 +141,7 @@ __all__ = [
     "UnknownError",
     "WantedTopic",
     "admin_settings",
+    "check_kafka",
     "close_all",
     "common_settings",
     "consumer_settings",

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kjms.engine.kafka import KafkaError
 
-__all__ = ["NEW_TOPIC", "common_settings", "consumer_settings", "producer_settings"]
+__all__ = ["NEW_TOPIC", "check_kafka", "common_settings", "consumer_settings", "producer_settings"]
 
 # A partition that was just made refuses the first fetch, as a rule; librdkafka waits 500 ms after that.
 NEW_TOPIC: Final[Mapping[str, Any]] = {"fetch.error.backoff.ms": 20}
@@ -122,6 +122,13 @@ _CONSUMER_ONLY: Final = [
 ]
 
 
+def check_kafka(kafka: Mapping[str, Any]) -> None:
+    """Raise ValueError if *kafka* holds a setting that kjms decides; the text says why."""
+    for name in kafka:
+        if name in OWNED:
+            raise ValueError(f"kafka[{name!r}] cannot be set: {OWNED[name]}")
+
+
 def common_settings(
     bootstrap_servers: str,
     kafka: Mapping[str, Any],
@@ -134,9 +141,7 @@ def common_settings(
     Raises:
         ValueError: *kafka* holds a setting that kjms decides; the text says why.
     """
-    for name in kafka:
-        if name in OWNED:
-            raise ValueError(f"kafka[{name!r}] cannot be set: {OWNED[name]}")
+    check_kafka(kafka)
     settings: dict[str, Any] = {
         "client.id": "kjms",
         # librdkafka waits half of it before it connects, too: 50 ms by default, for each new client.

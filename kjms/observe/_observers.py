@@ -122,14 +122,14 @@ def checked_observers(observers: Iterable[Observer]) -> tuple[Observer, ...]:
     """Return *observers*, each of them once.
 
     Raises:
-        ValueError: One of them is no `Observer`, or they are no list.
+        TypeError: One of them is no `Observer`, or they are no list.
     """
     if isinstance(observers, Observer) or not isinstance(observers, Iterable):
-        raise ValueError(f"observers is a list of kjms.observe.Observer, not {shown(observers)}")
+        raise TypeError(f"observers is a list of kjms.observe.Observer, not {shown(observers)}")
     found = list(observers)
     for each in found:
         if not isinstance(each, Observer):
-            raise ValueError(
+            raise TypeError(
                 f"an observer is an object of a class derived from kjms.observe.Observer, not {shown(each)}"
             )
     return tuple({id(each): each for each in found}.values())

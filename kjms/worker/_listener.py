@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import InvalidDestinationException, shown
-from kjms.options import RedeliveryPolicy, SessionMode, checked_mode
+from kjms.options import RedeliveryPolicy, SessionMode, checked_mode, checked_types, made
 from kjms.selector import parse_selector
 
 __all__ = ["Listener", "is_async", "listener", "listeners_of"]
@@ -52,14 +52,16 @@ class Listener:
             raise InvalidDestinationException(
                 f"{name}: a listener is on a Queue or a Topic, not {shown(self.destination)}"
             )
+        try:
+            checked_types({each.name: str(each.type) for each in fields(self)}, vars(self))
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
         parse_selector(self.selector)
         count = self.concurrency
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_SESSIONS:
+        if not 1 <= count <= MOST_SESSIONS:
             raise ValueError(f"{name}: concurrency is a whole number from 1 to {MOST_SESSIONS}, not {shown(count)}")
         object.__setattr__(self, "session_mode", checked_mode(self.session_mode))
-        if self.redelivery is not None and not isinstance(self.redelivery, RedeliveryPolicy):
-            raise ValueError(f"{name}: redelivery is a RedeliveryPolicy, not {shown(self.redelivery)}")
-        if self.subscription is not None and (not isinstance(self.subscription, str) or not self.subscription):
+        if self.subscription is not None and not self.subscription:
             raise ValueError(f"{name}: subscription is a name, not {shown(self.subscription)}")
         if self.subscription is not None and not isinstance(self.destination, Topic):
             raise ValueError(f"{name}: only a topic has subscriptions, and {self.destination} is a queue")
@@ -90,7 +92,7 @@ def listener(
     *,
     concurrency: int = 1,
     session_mode: int = SessionMode.AUTO_ACKNOWLEDGE,
-    redelivery: RedeliveryPolicy | None = None,
+    redelivery: RedeliveryPolicy | Mapping[str, Any] | None = None,
     subscription: str | None = None,
     durable: bool = True,
 ) -> Callable[[F], F]:
@@ -107,7 +109,8 @@ def listener(
         session_mode: When messages are acknowledged, one of the constants of `kjms.Session`. With SESSION_TRANSACTED
             the transaction is committed when the function returns, and rolled back when it raises. With
             CLIENT_ACKNOWLEDGE and INDIVIDUAL_ACKNOWLEDGE the function acknowledges.
-        redelivery: How often and when a message that failed comes again; None: as the factory says.
+        redelivery: How often and when a message that failed comes again, as a `RedeliveryPolicy` or a mapping of its
+            settings; None: as the factory says.
         subscription: Of a topic: the name of the shared subscription that the sessions of all processes consume. None:
             each process gets each message that comes while it runs.
         durable: Whether the shared subscription keeps messages while no worker runs.
@@ -116,7 +119,8 @@ def listener(
         InvalidDestinationException: *destination* is no queue or topic, or a temporary one.
         InvalidSelectorException: The selector's syntax is wrong.
         ValueError: *concurrency*, *session_mode*, *redelivery* or *subscription* is out of its range.
-        TypeError: What is decorated is no function, is a generator, or takes other arguments.
+        TypeError: A setting is of another type. What is decorated is no function, is a generator, or takes other
+            arguments.
 
     Spec: JMS 2.0 §4.5.2, §8.7 leave the pools of listeners to application servers.
     """
@@ -124,11 +128,13 @@ def listener(
     def decorate(function: F) -> F:
         if not inspect.isfunction(function):
             raise TypeError(f"a listener is a function, not {shown(function)}: decorate a function that calls it")
-        made = Listener(
-            function, destination, selector, concurrency, checked_mode(session_mode), redelivery, subscription, durable
-        )
-        check_arguments(made)
-        setattr(function, ATTRIBUTE, [*getattr(function, ATTRIBUTE, ()), made])
+        policy = redelivery
+        if isinstance(policy, Mapping):
+            policy = made(RedeliveryPolicy, policy, f"{function.__module__}.{function.__qualname__}: redelivery")
+        mode = checked_mode(session_mode)
+        noted = Listener(function, destination, selector, concurrency, mode, policy, subscription, durable)
+        check_arguments(noted)
+        setattr(function, ATTRIBUTE, [*getattr(function, ATTRIBUTE, ()), noted])
         return function
 
     return decorate

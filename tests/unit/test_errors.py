@@ -68,5 +68,5 @@ def test_a_setting_that_there_is_not_is_named_with_its_class(factory: type) -> N
     """A factory names a setting that it does not have, and the one that was meant."""
     with pytest.raises(TypeError, match=f"{factory.__name__} has no setting 'prefech'; did you mean 'prefetch'"):
         factory("localhost:9092", prefech=5)
-    with pytest.raises(TypeError, match=f"{factory.__name__} has no setting 'xyz'; its settings are bootstrap_servers"):
+    with pytest.raises(TypeError, match=f"{factory.__name__} has no setting 'xyz'; there are bootstrap_servers"):
         factory("localhost:9092", xyz=5)

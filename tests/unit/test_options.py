@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from kjms import ConnectionFactory, RedeliveryPolicy
+from kjms import ConnectionFactory, DestinationOptions, Queue, RedeliveryPolicy, TopicConnectionFactory, aio
 from kjms.options import LONGEST_DELAY, expiration, milliseconds, seconds_to_wait
 
 LONG_MAX = 2**63 - 1
@@ -90,6 +92,108 @@ def test_a_send_timeout_beyond_what_librdkafka_waits_is_refused() -> None:
     ConnectionFactory(send_timeout=3_600_000)
     with pytest.raises(ValueError, match=r"send_timeout is at most 3600000 milliseconds.* is 3600001"):
         ConnectionFactory(send_timeout=timedelta(hours=1, microseconds=1))
+
+
+@pytest.mark.parametrize("factory", [ConnectionFactory, TopicConnectionFactory, aio.ConnectionFactory])
+def test_mappings_are_read_as_in_files(factory: Any) -> None:
+    """Options of a destination and redelivery policies may be written as in TOML, in whatever depth."""
+    made = factory(
+        redelivery={"max_deliveries": 2},
+        destinations={"orders": {"partitions": 8, "redelivery": {"delay": 5}}, "plain": DestinationOptions(prefetch=3)},
+    )
+    options = made._options
+    assert options.destination("other").redelivery == RedeliveryPolicy(max_deliveries=2)
+    assert options.destination("orders").partitions == 8
+    assert options.destination("orders").redelivery == RedeliveryPolicy(delay=5)
+    assert options.destination("plain").prefetch == 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("bootstrap_servers", 9092, "bootstrap_servers is text, not 9092"),
+        ("client_id", 5, "client_id is text or None, not 5"),
+        ("kafka", [], "kafka is a mapping or None"),
+        ("kafka", {1: 2}, "kafka is a mapping from names, which are text"),
+        ("redelivery", 3, "redelivery is a RedeliveryPolicy"),
+        ("redelivery", 0, "redelivery is a RedeliveryPolicy"),
+        ("redelivery", RedeliveryPolicy, "redelivery is a RedeliveryPolicy"),
+        ("redelivery", {"max_deliverie": 2}, "redelivery: .*'max_deliverie'; did you mean 'max_deliveries'"),
+        ("redelivery", {"delay": "x"}, "redelivery: delay is a whole number or a timedelta, not 'x'"),
+        ("redelivery", {"multiplier": "2"}, "redelivery: multiplier is a number, not '2'"),
+        ("redelivery", {"dead_letter": None}, "redelivery: dead_letter is text, not None"),
+        ("destinations", ["orders"], "destinations is a mapping or None"),
+        ("destinations", {"orders": None}, r"destinations\['orders'\] is a DestinationOptions"),
+        ("destinations", {"orders": 3}, r"destinations\['orders'\] is a DestinationOptions"),
+        ("destinations", {Queue("orders"): {}}, r"names, which are text, and not from Queue\('orders'\)"),
+        ("destinations", {"orders": {"redelivery": {"max": 1}}}, r"destinations\['orders'\]: redelivery: .*'max'"),
+        ("create_destinations", 1, "create_destinations is True or False, not 1"),
+        ("partitions", None, "partitions is a whole number, not None"),
+        ("partitions", True, "partitions is a whole number, not True"),
+        ("replication_factor", 1.0, "replication_factor is a whole number or None, not 1.0"),
+        ("ordering", None, "ordering is 'session' or 'none', not None"),
+        ("queue_prefix", None, "queue_prefix is text, not None"),
+        ("topic_prefix", 3, "topic_prefix is text, not 3"),
+        ("prefetch", "many", "prefetch is a whole number, not 'many'"),
+        ("pipelined_acknowledge", "no", "pipelined_acknowledge is True or False"),
+        ("drop_duplicates", None, "drop_duplicates is True or False"),
+        ("send_timeout", "5", "send_timeout is a whole number or a timedelta, not '5'"),
+        ("expiry_queue", Queue("late"), "expiry_queue is text or None"),
+        ("dead_letter_details", 1, "dead_letter_details is 'message' or 'traceback' or None"),
+        ("keep_settled", 1.5, "keep_settled is a whole number or a timedelta or None"),
+        ("hand_over", 0, "hand_over is True or False or None, not 0"),
+        ("max_unacknowledged", "5", "max_unacknowledged is a whole number or None"),
+        ("observers", 3, "observers is a list"),
+    ],
+)
+@pytest.mark.parametrize("factory", [ConnectionFactory, aio.ConnectionFactory])
+def test_a_setting_of_another_type_is_refused_at_once(factory: Any, setting: str, value: Any, said: str) -> None:
+    """A wrong type is a TypeError that names the setting, when the factory is made and not when a message fails."""
+    with pytest.raises(TypeError, match=said):
+        factory(**{setting: value})
+
+
+def test_each_setting_of_a_factory_is_checked() -> None:
+    """No setting takes an object of a foreign type."""
+    settings = set(ConnectionFactory.__signature__.parameters)
+    refused = set()
+    for setting in settings:
+        with contextlib.suppress(TypeError):
+            ConnectionFactory(**{setting: object()})
+            continue
+        refused.add(setting)
+    assert refused == settings
+
+
+@pytest.mark.parametrize("kind", [RedeliveryPolicy, DestinationOptions])
+def test_each_field_of_options_is_checked(kind: Any) -> None:
+    """No field takes an object of a foreign type."""
+    names = {each.name for each in fields(kind)}
+    refused = set()
+    for name in names:
+        with contextlib.suppress(TypeError):
+            kind(**{name: object()})
+            continue
+        refused.add(name)
+    assert refused == names
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("redelivery", {"max_deliveries": 0}, "redelivery: max_deliveries is a whole number of at least 1"),
+        ("redelivery", {"multiplier": math.nan}, "multiplier must be at least 1.0"),
+        ("redelivery", {"dead_letter": ""}, "redelivery: dead_letter: a queue needs a name"),
+        ("destinations", {"a": {"expiry_queue": ""}}, "expiry_queue: a queue needs a name"),
+        ("destinations", {"a": {"prefetch": 0}}, r"destinations\['a'\]: prefetch is a whole number of at least 1"),
+        ("kafka", {"group.id": "mine"}, r"kafka\['group.id'\] cannot be set: a queue's consumers share"),
+        ("ordering", "x", "ordering is 'session' or 'none'"),
+    ],
+)
+def test_a_value_out_of_its_range_is_refused_at_once(setting: str, value: Any, said: str) -> None:
+    """A wrong value is a ValueError that names the setting."""
+    with pytest.raises(ValueError, match=said):
+        ConnectionFactory(**{setting: value})
 
 
 def test_a_bound_is_finite() -> None:

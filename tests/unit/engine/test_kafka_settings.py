@@ -13,9 +13,8 @@ from kjms.engine.settings import OWNED, common_settings, consumer_settings, prod
 @pytest.mark.parametrize("name", sorted(OWNED))
 def test_what_kjms_decides_is_refused_with_the_reason(name: str) -> None:
     """A setting that would be overridden is an error, which names it and says why."""
-    factory = ConnectionFactory("127.0.0.1:9", kafka={name: "anything"})
     with pytest.raises(ValueError, match=f"{re.escape(repr(name))}.*{re.escape(OWNED[name])}"):
-        factory.create_connection()
+        ConnectionFactory("127.0.0.1:9", kafka={name: "anything"})
 
 
 def test_each_client_gets_what_is_meant_for_it() -> None:

@@ -75,7 +75,14 @@ def test_a_file_with_names_describes_a_factory_all_the_same(path: Path) -> None:
         ('[names]\na = "orders"', r"\[names\] 'a'.*queue://NAME"),
         ("[names]\na = 1", r"\[names\] 'a'.*queue://NAME"),
         ("names = 3", r"\[names\].*table is needed"),
-        ("nmaes = 3", "'nmaes'.*names"),
+        ("nmaes = 3", "'nmaes'; did you mean 'names'"),
+        ("prefech = 3", "'prefech'; did you mean 'prefetch'"),
+        ("xyz = 3", "'xyz'; there are bootstrap_servers, .*topic_prefix"),
+        ("[connection_factories.a]\nprefech = 3", "'a'.*'prefech'; did you mean 'prefetch'"),
+        ("[redelivery]\nmax_delivery = 3", r"\[redelivery\].*'max_delivery'; did you mean 'max_deliveries'"),
+        ("[destinations.a]\npartition = 3", r"\[destinations.a\].*'partition'; did you mean 'partitions'"),
+        ("[destinations.a.redelivery]\ndelai = 3", r"\[destinations.a\]: redelivery.*'delai'; did you mean 'delay'"),
+        ("[redelivery]\nmax_deliveries = 'x'", r"\[redelivery\]: max_deliveries is a whole number, not 'x'"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, line: str, said: str) -> None:

@@ -22,6 +22,7 @@ from kjms import (
     aio,
 )
 from kjms.worker import Application, Context, listener
+from kjms.worker._listener import listeners_of
 from kjms.worker._loading import UnknownApplication, load
 
 ORDERS, PRICES = Queue("orders"), Topic("prices")
@@ -39,10 +40,14 @@ async def pack_async(order: str) -> None: ...
         (lambda: listener("orders"), InvalidDestinationException, "a Queue or a Topic, not 'orders'"),
         (lambda: listener(ORDERS, "amount > > 3"), InvalidSelectorException, "a number or a string at column 10"),
         (lambda: listener(ORDERS, concurrency=0), ValueError, "whole number from 1 to 1000, not 0"),
-        (lambda: listener(ORDERS, concurrency=True), ValueError, "whole number from 1 to 1000, not True"),
-        (lambda: listener(ORDERS, concurrency=2.0), ValueError, "not 2.0"),
+        (lambda: listener(ORDERS, concurrency=True), TypeError, "concurrency is a whole number, not True"),
+        (lambda: listener(ORDERS, concurrency=2.0), TypeError, "not 2.0"),
+        (lambda: listener(ORDERS, durable=1), TypeError, "durable is True or False, not 1"),
+        (lambda: listener(ORDERS, 3), TypeError, "selector is text or None, not 3"),  # type: ignore[arg-type]
         (lambda: listener(ORDERS, session_mode=7), ValueError, "acknowledge mode is one of"),
-        (lambda: listener(ORDERS, redelivery=3), ValueError, "redelivery is a RedeliveryPolicy, not 3"),
+        (lambda: listener(ORDERS, redelivery=3), TypeError, "redelivery is a RedeliveryPolicy or None, not 3"),
+        (lambda: listener(ORDERS, redelivery={"max": 2}), TypeError, "redelivery: there is no setting 'max'"),
+        (lambda: listener(ORDERS, redelivery={"delay": -1}), ValueError, "redelivery: delay must not be negative"),
         (lambda: listener(ORDERS, subscription="s"), ValueError, "only a topic has subscriptions"),
         (lambda: listener(PRICES, subscription=""), ValueError, "subscription is a name, not ''"),
         (lambda: listener(PRICES, concurrency=2), ValueError, "name a subscription, which they share"),
@@ -53,6 +58,15 @@ def test_wrong_settings(make: Callable[[], Callable[[Any], Any]], error: type[Ex
     with pytest.raises(error, match=words) as raised:
         make()(pack)
     assert "pack" in str(raised.value) or error is not ValueError or "mode" in words
+
+
+def test_a_policy_may_be_a_mapping() -> None:
+    """A listener reads its redelivery policy as a configuration file is read."""
+
+    def function(order: str) -> None: ...
+
+    listener(ORDERS, redelivery={"max_deliveries": 2})(function)
+    assert [each.redelivery for each in listeners_of(function)] == [RedeliveryPolicy(max_deliveries=2)]
 
 
 def nothing() -> None: ...
