@@ -307,7 +307,7 @@ def test_an_observer_that_raises_changes_nothing(
 @pytest.mark.parametrize("wrong", ["prometheus", [object()], Recorder(), 7])
 def test_what_is_no_observer_is_refused(wrong: Any) -> None:
     """A factory says at once that it was given no observers."""
-    with pytest.raises(ValueError, match=r"kjms\.observe\.Observer"):
+    with pytest.raises(TypeError, match=r"kjms\.observe\.Observer"):
         ConnectionFactory("localhost:9092", observers=wrong)
 
 
