@@ -20,6 +20,7 @@ from kjms.mapping.delayed import DELAYED
 from kjms.mapping.temporary import TO
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._avro import read_map, read_plain, read_stream
+from kjms.message._property_names import DELIVERY_COUNT
 from kjms.message._reading import UNREAD
 from kjms.message._values import RANGES, Value, parsed
 
@@ -50,6 +51,8 @@ def decode(record: SourceRecord, destination: Destination, delivery_count: int =
     properties.pop(TO, None)
     if DELAYED in properties:  # what a delayed message carries for subscriptions
         del properties[DELAYED]
+    if DELIVERY_COUNT in properties:  # the delivery says it, and no record
+        del properties[DELIVERY_COUNT]
     layout = _layouts.get(data)
     if layout is None:
         layout = _layout(data) or ForeignLayout(record, data, properties)
@@ -239,7 +242,7 @@ def _layout(data: bytes | None) -> Layout | None:
         name, _, kind = entry.rpartition("=")
         if not name or kind not in _KINDS or (kind == "bytes" and name != "JMSCorrelationID"):
             damage.append(f"type {entry!r} is not known; the property reads as a string")
-        else:
+        elif name != DELIVERY_COUNT:
             types[name] = kind
     sender = next((part for part in more[1:] if part.startswith(_SENDERS)), None)
     layout = Layout(body_type, types, tuple(damage[:_NOTES_KEPT]), sender)

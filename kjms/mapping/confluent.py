@@ -21,6 +21,7 @@ from kjms.errors import MessageFormatException
 from kjms.mapping import _decode
 from kjms.mapping._record import KafkaRecord, SourceRecord
 from kjms.message import BytesMessage, MapMessage, Message, TextMessage
+from kjms.message._property_names import DELIVERY_COUNT
 from kjms.message._values import checked
 
 __all__ = ["decode", "encode", "value_schema"]
@@ -107,7 +108,7 @@ def _message(struct: dict[str, Any]) -> Message:
     message.jms_priority = struct["priority"]
     for name, held in struct["properties"].items():
         kind, value = _typed(held)
-        if kind != "bytes":  # which is no type that a property has
+        if kind != "bytes" and name != DELIVERY_COUNT:  # bytes are no type that a property has
             message._set_provider_property(name, kind, checked(kind, value, "property", name))
     if isinstance(message, TextMessage):
         message.text = struct.get("text")
@@ -197,6 +198,7 @@ def _written(message: Message) -> dict[str, Any]:
         "properties": {
             name: _held(message.property_type(name) or "string", message.get_object_property(name))
             for name in message.property_names()
+            if name != DELIVERY_COUNT
         },
         "bytes": body if kind == "bytes" else None,
         "map": body if kind == "map" else None,

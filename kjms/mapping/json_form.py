@@ -27,6 +27,7 @@ from kjms.errors import MessageFormatException, shown
 from kjms.mapping import decode
 from kjms.mapping._encode import LAYOUT_VERSION
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from kjms.message._property_names import is_providers
 from kjms.message._values import RANGES, parsed, text_of
 from kjms.options import DeliveryMode
 
@@ -42,8 +43,6 @@ ENTRY_KINDS: Final = PROPERTY_KINDS | {"char", "bytes"}
 PLAIN_TAGS: Final = frozenset({"bytes", "double", "map"})
 UNREADABLE: Final = (MessageFormatException, ValueError, TypeError, RecursionError)
 """Exceptions of reading the body of a damaged record."""
-PROVIDERS: Final = ("JMSXDeliveryCount", "JMS_kjms_")
-"""Beginnings of the names of properties that only a provider may set."""
 
 
 @dataclass
@@ -219,7 +218,7 @@ def from_json(line: str, now_ms: int) -> Draft:
         raise ValueError("a message is a JSON object with only body, properties and headers")
     draft = Draft(_message(form.get("body")))
     for name, value in _object(form.get("properties"), "properties").items():
-        if not name.startswith(PROVIDERS):
+        if not is_providers(name):
             kind, kept = _untagged(value, PROPERTY_KINDS, f"property {name!r}")
             getattr(draft.message, f"set_{kind}_property")(name, kept)
     for name, value in _object(form.get("headers"), "headers").items():

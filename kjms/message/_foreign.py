@@ -10,7 +10,7 @@ from kjms.message._base import Message
 from kjms.message._bytes import BytesMessage
 from kjms.message._map import MapMessage
 from kjms.message._object import ObjectMessage
-from kjms.message._property_names import CLIENT_PROPERTIES
+from kjms.message._property_names import is_providers
 from kjms.message._stream import StreamMessage
 from kjms.message._text import TextMessage
 
@@ -58,7 +58,7 @@ def from_foreign(message: Any) -> Message:
             # What is in the others a send overwrites or leaves alone (JMS 2.0 §3.4.11).
     _copy_correlation_id(message, ours)
     for name in message.property_names():
-        if not name.startswith("JMSX") or name in CLIENT_PROPERTIES:
+        if not is_providers(name):
             _copy_property(message, ours, name)
     return ours
 

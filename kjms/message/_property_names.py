@@ -8,13 +8,26 @@ from kjms.errors import MessageFormatException, shown
 from kjms.identifiers import is_identifier
 from kjms.message._jmsx import JMSX
 
-__all__ = ["CLIENT_PROPERTIES", "DELIVERY_COUNT", "check_name", "good_names"]
+__all__ = ["CLIENT_PROPERTIES", "DELIVERY_COUNT", "check_name", "good_names", "is_providers"]
 
 DELIVERY_COUNT: Final = JMSX.DELIVERY_COUNT
+"""What each delivery says of itself. No record has it: where one has a header of that name, it is no property."""
 CLIENT_PROPERTIES: Final = {JMSX.GROUP_ID: "string", JMSX.GROUP_SEQ: "int"}
 """The JMSX properties that applications may set, with their types (JMS 2.0 §3.5.9)."""
 
 good_names: set[str] = set()  # names of properties that were looked at and found good, to look once
+
+
+def is_providers(name: str) -> bool:
+    """Return whether *name* is that of a property which only a provider sets (JMS 2.0 §3.5.9, §3.5.10).
+
+    They stay with a message that is received and passed on. No application sets them, and none comes in with a message
+    that is described otherwise: by JSON, or by an object of another implementation.
+
+    >>> [is_providers(name) for name in ("JMSXUserID", "JMSXGroupID", "JMS_kjms_Cause", "JMS_IBM_Format", "JMSType")]
+    [True, False, True, False, False]
+    """
+    return (name.startswith("JMSX") and name not in CLIENT_PROPERTIES) or name.startswith("JMS_kjms")
 
 
 def check_name(name: str, kind: str | None) -> None:

@@ -120,8 +120,9 @@ def _columns() -> dict[str, str]:
         return f"{_ONE}.{name}"
 
     kind = field("messageType")
-    # Bytes are no type that a property has.
-    properties = f"map_filter(coalesce({field('properties')}, map()), (n, v) -> v.propertyType <> 'bytes')"
+    # Bytes are no type that a property has, and the count is the delivery's.
+    is_property = "v.propertyType <> 'bytes' AND n <> 'JMSXDeliveryCount'"
+    properties = f"map_filter(coalesce({field('properties')}, map()), (n, v) -> {is_property})"
     name = "CASE v.propertyType WHEN 'integer' THEN 'int' ELSE v.propertyType END"
     others = f"map_filter({properties}, (n, v) -> v.propertyType NOT IN ('string', 'null-value'))"
     text = f"coalesce({', '.join(f'CAST(v.{name} AS STRING)' for name in _VALUES)})"

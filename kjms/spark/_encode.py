@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kjms.errors import MessageFormatException
 from kjms.identifiers import is_identifier
-from kjms.message._property_names import CLIENT_PROPERTIES
+from kjms.message._fields import FIELDS
+from kjms.message._property_names import CLIENT_PROPERTIES, is_providers
+from kjms.spark._decode import INTERNAL
 from kjms.spark._require import require_avro, require_pyspark
 from kjms.spark._sql import case, quoted
 from kjms.spark._text_forms import written_form
@@ -134,7 +136,7 @@ class _Encoding:
     def _check_property(self, name: str) -> None:
         kind = self._kind_of(name)
         wanted = CLIENT_PROPERTIES.get(name)
-        reserved = name.startswith("JMS") and not (name.startswith("JMS_") and not name.startswith("JMS_kjms"))
+        reserved = is_providers(name) or (name.startswith("JMS") and not name.startswith("JMS_"))
         if not is_identifier(name) or (reserved and wanted is None):
             self._wrong.append(f"{name}: no property can be called so")
         elif kind is None:
@@ -196,7 +198,7 @@ class _Encoding:
         headers = f"concat(array({first}), array_compact(array({', '.join(written)})))"
         if not self._has("properties"):
             return headers
-        own = ", ".join(map(quoted, self._properties)) or "''"
+        own = ", ".join(map(quoted, [*self._properties, *NO_PROPERTIES]))
         others = f"filter(map_entries(coalesce(properties, map())), p -> p.key NOT IN ({own}))"
         named = "named_struct('key', p.key, 'value', CAST(p.value AS BINARY))"
         return f"concat({headers}, transform({others}, p -> {named}))"
@@ -217,7 +219,7 @@ class _Encoding:
         listed = f"array_compact(array({', '.join(case(each) for each in types)}))" if types else "array()"
         listed = f"CAST({listed} AS ARRAY<STRING>)"
         if self._has("properties") and self._has("propertyTypes"):
-            own = ", ".join(map(quoted, self._properties)) or "''"
+            own = ", ".join(map(quoted, [*self._properties, *NO_PROPERTIES]))
             kept = f"p -> p.key NOT IN ({own}) AND map_contains_key(properties, p.key) AND p.value <> 'string'"
             entries = f"filter(map_entries(coalesce(propertyTypes, map())), {kept})"
             listed = f"concat({listed}, transform({entries}, p -> concat(p.key, '=', p.value)))"
@@ -273,6 +275,8 @@ class _Encoding:
         return f"CASE WHEN `{name}` NOT BETWEEN {bounds} THEN {wrong} ELSE CAST(`{name}` AS INT) END"
 
 
+NO_PROPERTIES: Final = (*FIELDS, *INTERNAL)
+"""Names in the column *properties* that `kjms.spark.decode` leaves out, because they are no properties."""
 _GROUP: Final = "JMSXGroupID"
 _BODY_COLUMNS: Final = ("text", "map", "stream", "object", "bytes")
 

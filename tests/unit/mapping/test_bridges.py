@@ -243,6 +243,13 @@ class TestConfluent:
         assert dict(message.properties) == {"JMSXDeliveryCount": 2, "JMSXAppID": None, "titi": "toto"}
         assert message.jms_redelivered
 
+    def test_the_delivery_count_is_not_written(self, read) -> None:
+        """It is the delivery's: what is received and passed on says nothing of it, in a struct or in headers."""
+        message = read("confluent", None, json.dumps(ACTIVEMQ).encode())
+        written = json.loads(confluent.encode(message).value or b"")
+        assert sorted(written["properties"]) == ["JMSXAppID", "titi"]
+        assert "JMSXDeliveryCount" not in dict(encode(message).headers)
+
     @staticmethod
     def filled(message: Message) -> Message:
         values = {"boolean": True, "byte": -1, "short": 300, "int": 5, "long": 2**40, "float": 0.5, "double": 0.1}

@@ -400,3 +400,24 @@ def test_empty_streams_and_objects_are_as_new_ones(read) -> None:
     assert read(None, [("kjms", b"1;stream")])._body == []
     assert isinstance(read(None, [("kjms", b"1;object/java")]), ObjectMessage)
     assert isinstance(read(None, [("kjms", b"1;stream")]), StreamMessage)
+
+
+@pytest.mark.parametrize(
+    "layout", [None, b"1;text", b"1;text;JMSXDeliveryCount=int", b"1;text;JMSXDeliveryCount=double"]
+)
+@pytest.mark.parametrize("values", [[b"7"], [b"7", b"8"], [None]])
+def test_the_delivery_count_is_the_deliverys(layout: bytes | None, values: list[bytes | None], read) -> None:
+    """A header of that name is no property, however the message is read, and goes nowhere with it."""
+    headers = [*([] if layout is None else [("kjms", layout)]), ("a", b"b")]
+    headers += [("JMSXDeliveryCount", value) for value in values]
+    message = read(b"x", headers)
+    assert [message.properties["JMSXDeliveryCount"], message.get_object_property("JMSXDeliveryCount")] == [1, 1]
+    assert dict(message.properties) == {"a": "b", "JMSXDeliveryCount": 1}
+    assert message.property_names().count("JMSXDeliveryCount") == 1
+    assert message.get_string_property("JMSXDeliveryCount") == "1"
+    assert message.selector_value("JMSXDeliveryCount") == 1
+    assert message.property_type("JMSXDeliveryCount") == "int"
+    assert "JMSXDeliveryCount" not in dict(encode(message).headers)
+    message.clear_properties()
+    assert not message.property_exists("JMSXDeliveryCount")
+    assert "JMSXDeliveryCount" not in dict(encode(message).headers)

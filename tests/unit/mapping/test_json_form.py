@@ -158,7 +158,10 @@ def test_headers_that_a_send_decides_become_its_arguments() -> None:
         "JMSDestination": "queue://old",
     }
     draft = from_json(
-        json.dumps({"headers": headers, "properties": {"JMSXDeliveryCount": 3, "JMS_kjms_Cause": "x"}}), 2_000
+        json.dumps(
+            {"headers": headers, "properties": {"JMSXDeliveryCount": 3, "JMSXUserID": "ann", "JMS_kjms_Cause": "x"}}
+        ),
+        2_000,
     )
     assert draft.how == {"priority": 7, "delivery_mode": DeliveryMode.NON_PERSISTENT, "time_to_live": 3_000}
     assert draft.message.jms_message_id is None
