@@ -369,6 +369,7 @@ class FactoryOptions:
     defaults: DestinationOptions = field(default_factory=DestinationOptions)
     destinations: Mapping[str, DestinationOptions] = field(default_factory=dict)
     create_destinations: bool = True
+    strict_kinds: bool = False
     queue_prefix: str = ""
     topic_prefix: str = ""
     pipelined_acknowledge: bool = False

@@ -302,6 +302,7 @@ class ClusterFigures(AutoCloseable):
         spans = self._cluster.spans(topics)
         settings = self._cluster.settings(topics, (RETENTION, RETENTION_BYTES, CLEANUP))
         queues = [topic for topic in topics if queue_group(topic) in groups]
+        noted = self._survey.kinds(there)
         backlogs = self._look(
             [self._scopes.scope(self._scopes.queue(topic), topic) for topic in queues],
             there,
@@ -316,11 +317,16 @@ class ClusterFigures(AutoCloseable):
             warnings = retention_warnings(name, settings[topic]) if is_queue else ()
             if isinstance(backlog, JMSException):
                 warnings += (f"Cannot count the messages that wait in queue {name}: {backlog}",)
+            if is_queue and noted.get(topic) == Topic.scheme:
+                warnings += (
+                    f"{Queue(name)} has consumers, and the Kafka topic {topic!r} was made or used first as a topic:"
+                    " use one kind for a name",
+                )
             counted = backlog if isinstance(backlog, Backlog) else None
             found.append(
                 DestinationFigures(
                     name=name,
-                    kind="queue" if is_queue else None,
+                    kind=Queue.scheme if is_queue else Topic.scheme if noted.get(topic) == Topic.scheme else None,
                     topic=topic,
                     partitions=len(spans[topic]),
                     depth=None if counted is None else counted.depth,

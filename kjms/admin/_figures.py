@@ -196,14 +196,15 @@ class DestinationFigures:
 
     Attributes:
         name: The name of the queue or topic.
-        kind: ``queue`` if it was consumed as one, else None: Kafka does not say.
+        kind: ``queue`` if it was consumed as one; ``topic`` if kjms made or used it first as one; else None.
         topic: The Kafka topic's name.
         partitions: Its partitions.
         depth: The unsettled messages of a queue; None if it is not a queue, or they were not counted.
         depth_up_to: Unsettled offsets of the queue's own topic; None if it is not a queue.
         kept_up_to: Offsets that Kafka keeps: an upper bound of the messages.
         retention_ms: After how many milliseconds Kafka deletes messages; None: never.
-        warnings: How Kafka may delete messages of a queue that were not received, and why they were not counted.
+        warnings: How Kafka may delete messages of a queue that were not received, why they were not counted, and that
+            the queue's Kafka topic was used first as a topic.
     """
 
     name: str

@@ -14,7 +14,8 @@ from kjms.cli._terminal import columns, escaped, json_text
 
 DESCRIPTION: Final = """\
 List the cluster's Kafka topics as JMS destinations. KIND is 'queue' once a consumer has received from the topic as a
-queue. Before that, and for JMS topics, Kafka does not have this information, and KIND is '-'.
+queue, and 'topic' if kjms made it or used it first as a topic. Else Kafka does not have this information, and KIND is
+'-'.
 
 WAITING is the number of messages of a queue that its consumers have not settled, without expired and delayed messages.
 The command reads these messages to count them; with --estimate, it reads nothing and shows an upper bound. KEPT is an
@@ -38,7 +39,7 @@ class Entry:
 
     name: str
     kind: str | None
-    """``queue``, or None if it was not consumed as one."""
+    """``queue`` if it was consumed as one, ``topic`` if kjms made or used it first as one, or None."""
     topic: str
     """The Kafka topic's name."""
     partitions: int

@@ -57,6 +57,7 @@ class FactorySettings:
         redelivery: RedeliveryPolicy | Mapping[str, Any] | None = None,
         destinations: Mapping[str, DestinationOptions | Mapping[str, Any]] | None = None,
         create_destinations: bool = True,
+        strict_kinds: bool = False,
         partitions: int = 1,
         replication_factor: int | None = None,
         ordering: Ordering = "session",
@@ -95,6 +96,7 @@ class FactorySettings:
             ),
             destinations={} if destinations is None else destinations,  # type: ignore[arg-type]  # mappings become options
             create_destinations=create_destinations,
+            strict_kinds=strict_kinds,
             queue_prefix=queue_prefix,
             topic_prefix=topic_prefix,
             pipelined_acknowledge=pipelined_acknowledge,
@@ -138,6 +140,8 @@ class ConnectionFactory(FactorySettings):
         redelivery: How often and when unsettled messages come again; a mapping, as in a file, is taken as well.
         destinations: Settings of single destinations, by their names, likewise.
         create_destinations: Whether a destination that does not exist is made when it is first used.
+        strict_kinds: Whether a queue is refused whose Kafka topic kjms made or used first as a topic, and a topic
+            likewise. If not, the log and exception listeners are told.
         partitions: Partitions of what is made. One gives total order, as a JMS broker does.
         replication_factor: Replicas of what is made, kjms's own topics included; None is the cluster's default.
         ordering: ``"session"`` keeps a session's messages to one destination in order; ``"none"`` spreads them.

@@ -20,6 +20,7 @@ from kjms.engine.admin.admin import Admin
 from kjms.engine.admin.bookkeeping import Bookkeeping
 from kjms.engine.admin.dead_letter_check import DeadLetterCheck
 from kjms.engine.admin.group_progress import GroupProgress, find_progress
+from kjms.engine.admin.kinds import DestinationKinds
 from kjms.engine.admin.registry import Registry
 from kjms.engine.admin.retention import RetentionCleaner
 from kjms.engine.admin.scan import Position, Scan
@@ -98,6 +99,7 @@ class Engine:
         self.prompt = self._publisher("prompt", 0, tuning)  # for synchronous sends
         self.bulk = self._publisher("bulk", BULK_LINGER_MS, tuning)  # for the others: it gathers records into batches
         bookkeeping = Bookkeeping(self.topics, self.bulk, reading)
+        self.kinds = DestinationKinds(self.topics, bookkeeping, report)
         self.overflows = Overflows(name, writing, self.topics, self._ensure, bookkeeping, self.bulk, report, tuning)
         self.committer = GroupCommitter(writing, transactional_ids(name)[1], bookkeeping, tuning)
         self.registry = self._registry(reading, timeout, tuning)
@@ -156,6 +158,7 @@ class Engine:
             self.committer.thread,
             self.overflows.thread,
             self.registry.thread,
+            self.kinds.thread,
             *self.schedule.threads(),
             *self.temporaries.threads(),
             *self.sources.threads(),
@@ -241,6 +244,7 @@ class Engine:
         self.subscriptions.close()
         self.sources.close(timeout)
         self.temporaries.close()
+        self.kinds.close(timeout)
         self.registry.close()
         self.overflows.write_log()
         self.prompt.close()
@@ -280,19 +284,27 @@ class Engine:
 
     # Destinations.
 
-    def topic_of(self, destination: Destination, options: FactoryOptions) -> tuple[str, int]:
+    def topic_of(self, destination: Destination, options: FactoryOptions, *, is_used: bool = True) -> tuple[str, int]:
         """Return the Kafka topic of *destination* and its number of partitions; it is made where *options* say so.
+
+        Args:
+            destination: The destination.
+            options: Of the factory.
+            is_used: Whether it is sent to or consumed, and not only looked at.
 
         Raises:
             InvalidDestinationException: There is no such topic, the name cannot be one, it is temporary, or Kafka's or
-                kjms's own.
+                kjms's own; or it is used as the other kind of destination, which *options* refuse.
         """
         if isinstance(destination, TemporaryQueue | TemporaryTopic):
             raise InvalidDestinationException(f"{destination} is temporary, and has no Kafka topic of its own")
         wanted = self.wanted_topic(destination, options)
         if isinstance(destination, Queue) and not self.topics.partitions(wanted.topic):
             wanted = self.wanted_topic(destination, options, like=_source_of(destination, options))
-        return self._ensure(wanted)
+        topic, count = self._ensure(wanted)
+        if is_used or topic in self.topics.created:
+            self.kinds.use(topic, destination, is_strict=options.strict_kinds)
+        return topic, count
 
     def wanted_topic(self, destination: Destination, options: FactoryOptions, *, like: str = "") -> WantedTopic:
         """Return the Kafka topic that *destination* needs, as *options* say; nothing is asked of Kafka.
@@ -385,7 +397,7 @@ class Engine:
             InvalidDestinationException: There is no such queue, and it may not be created.
             JMSException: The broker does not answer.
         """
-        topic, _ = self.topic_of(queue, options)
+        topic, _ = self.topic_of(queue, options, is_used=False)
         group = queue_group(topic)
         self.sources.flush_queue(topic)
         return Browsing(

@@ -3,8 +3,9 @@
 Kafka deletes a group's offsets some days after its last member left (``offsets.retention.minutes``). The topic
 ``kjms.bookkeeping`` is compacted, so it keeps the newest copy. A record's key is the group, the topic and the
 partition, with line feeds between; its value is the committed offset, a space, and the commit's metadata. A key of an
-empty group and a topic says with its value, Kafka's id of that topic, that kjms made it, for a queue. All this is in
-partition 0, which is read whole.
+empty group and a topic says with its value, Kafka's id of that topic, that kjms made it, for a queue. With ``queue`` or
+``topic`` in the place of the partition, it says that kjms made or used the topic for that kind of destination first.
+All this is in partition 0, which is read whole.
 
 Partition 1 has a record for each transaction that settles nothing. Of these, one alone is ever read, by its offset.
 """
@@ -17,6 +18,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.engine.admin.notes import KINDS
 from kjms.engine.delivery_reports import failure_of
 from kjms.engine.kafka import (
     KafkaError,
@@ -61,6 +63,8 @@ class Bookkeeping:
         self._settings = settings
         self._lock = threading.Lock()
         self._is_there = False
+        self._kinds: dict[str, list[tuple[str, str]]] = {}
+        self._kinds_position = 0
 
     def keep(self, group: str, offsets: Iterable[TopicPartition]) -> None:
         """Write copies of what *group* has committed; a failure is logged: the next copy will do."""
@@ -98,6 +102,36 @@ class Bookkeeping:
         else:
             self._write(_made_key(topic), identity)
 
+    def keep_kind(self, topic: str, kind: str, identity: str) -> None:
+        """Record that *topic*, which has Kafka's id *identity*, is used for the *kind* of destination.
+
+        Raises:
+            JMSException: Kafka has not confirmed it.
+        """
+        self._ensure()
+        record = KafkaRecord(_kind_key(topic, kind), identity.encode(), [], 0)
+        self._publisher.send_and_wait(BOOKKEEPING, COPIES, record)
+
+    def kinds(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """Return, by topic, for which kinds of destinations topics are used, each with the topic's id, the first first.
+
+        It reads what came since the last time; one thread at a time.
+
+        Raises:
+            JMSException: The broker does not answer.
+        """
+        if self._topics.look_up(BOOKKEEPING):
+            end = self._topics.ends(BOOKKEEPING)[COPIES]
+            if end < self._kinds_position:  # made anew
+                self._kinds, self._kinds_position = {}, 0
+            for key, value in self._read(self._kinds_position, end):
+                group, _, rest = key.decode(errors="replace").partition("\n")
+                topic, _, kind = rest.partition("\n")
+                if not group and topic and kind in {"", *KINDS}:
+                    self._kinds.setdefault(topic, []).append((kind or KINDS[0], value.decode(errors="replace")))
+            self._kinds_position = end
+        return self._kinds
+
     def forget(self, group: str, places: Iterable[tuple[str, int]]) -> None:
         """Delete the copies of what *group* committed for *places*; it exists no more.
 
@@ -107,12 +141,12 @@ class Bookkeeping:
         self._wipe(_key(group, topic, number) for topic, number in places)
 
     def forget_made(self, topic: str) -> None:
-        """Delete the record that kjms made *topic*, which exists no more.
+        """Delete what says that kjms made or used *topic*, which exists no more.
 
         Raises:
             JMSException: Kafka does not take it.
         """
-        self._wipe([_made_key(topic)])
+        self._wipe([_made_key(topic), *(_kind_key(topic, kind) for kind in KINDS)])
 
     def _wipe(self, keys: Iterable[bytes]) -> None:
         if self._topics.look_up(BOOKKEEPING):
@@ -191,16 +225,17 @@ class Bookkeeping:
         except JMSException as error:
             _log.debug("%s", error)
 
-    def _read(self) -> Iterable[tuple[bytes, bytes]]:
-        end = self._topics.ends(BOOKKEEPING)[COPIES]
-        if not end:
+    def _read(self, begin: int = 0, end: int | None = None) -> Iterable[tuple[bytes, bytes]]:
+        if end is None:
+            end = self._topics.ends(BOOKKEEPING)[COPIES]
+        if end <= begin:
             return
         try:
             consumer = open_consumer({**self._settings, **UNTIL_END})
         except KafkaException as error:
             raise jms_error(error, f"read {BOOKKEEPING}", to="Read", topic=BOOKKEEPING) from error
         try:
-            consumer.assign([TopicPartition(BOOKKEEPING, COPIES, 0)])  # OFFSET_BEGINNING costs half a second
+            consumer.assign([TopicPartition(BOOKKEEPING, COPIES, begin)])  # OFFSET_BEGINNING costs half a second
             for record in records(consumer, {(BOOKKEEPING, COPIES): end}, READ_SECONDS):
                 if record.key() is not None and record.value() is not None:
                     yield record.key() or b"", record.value() or b""
@@ -216,6 +251,10 @@ def _mark_key(transactional_id: str) -> bytes:
 
 def _key(group: str, topic: str, number: int) -> bytes:
     return f"{group}\n{topic}\n{number}".encode()
+
+
+def _kind_key(topic: str, kind: str) -> bytes:
+    return f"\n{topic}\n{kind}".encode()
 
 
 def _made_key(topic: str) -> bytes:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from kjms.destinations import Queue, Topic
 from kjms.mapping.names import BOOKKEEPING, REDELIVERIES
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Copies", "RedeliveryFigures"]
 
 COPIES: Final = 0  # the partition of the bookkeeping that has them
+KINDS: Final = (Queue.scheme, Topic.scheme)
 
 
 class Copies:
@@ -26,6 +28,7 @@ class Copies:
         position: The offset that is to be read next.
         settlements: Offset and metadata by group, topic and partition.
         made: The ids of the topics that kjms made for queues.
+        kinds: For which kinds of destinations topics are used, each with the topic's id, the first first.
     """
 
     place: Final = (BOOKKEEPING, COPIES)
@@ -34,6 +37,7 @@ class Copies:
         self.position = 0
         self.settlements: dict[tuple[str, str, int], tuple[int, str]] = {}
         self.made: dict[str, str] = {}
+        self.kinds: dict[str, list[tuple[str, str]]] = {}
 
     def add(self, record: SourceRecord) -> None:
         """Note what *record* says."""
@@ -43,6 +47,10 @@ class Copies:
         if not group:
             if topic and not number:
                 self.made[topic] = value
+            if topic and record.value() is None:
+                self.kinds.pop(topic, None)
+            elif topic and number in {"", *KINDS}:
+                self.kinds.setdefault(topic, []).append((number or KINDS[0], value))
             return
         offset, _, metadata = value.partition(" ")
         if number.isdecimal():

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from kjms.engine.admin.kinds import kind_on_record
 from kjms.engine.admin.log_index import DelayedIndex, LogIndex, Origin, Tally, unsettled_runs
 from kjms.engine.admin.notes import Copies, RedeliveryFigures
 from kjms.engine.admin.questions import Questions
@@ -119,6 +120,18 @@ class Survey:
             made = {topic: identity for topic, identity in self._copies.made.items() if topic in there}
             known = self._questions.identities(made)
             return {topic for topic, identity in made.items() if known.get(topic, "-") in {identity, "-"}}
+
+    def kinds(self, there: Mapping[str, int]) -> dict[str, str]:
+        """Return the kind of destination, ``queue`` or ``topic``, that kjms made or used topics for first.
+
+        Raises:
+            JMSException: The broker does not answer.
+        """
+        with self._lock:
+            self._read_copies(there)
+            noted = {topic: records for topic, records in self._copies.kinds.items() if topic in there}
+            known = self._questions.identities(noted)
+            return {topic: kind_on_record(records, known.get(topic, "-")) for topic, records in noted.items()}
 
     def redeliveries(self, there: Mapping[str, int], since: int) -> Mapping[str, Counter[str]]:
         """Return how many events of each kind the redelivery log has had, by consumer group.

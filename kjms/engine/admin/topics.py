@@ -126,6 +126,8 @@ class Topics:
         self._partitions: dict[str, int] = {}
         self.created: set[str] = set()
         """The topics that this engine made, a moment ago or longer."""
+        self.kinds: dict[str, dict[str, str]] = {}
+        """For each topic, by the kinds of destinations that used it here: the kind on record, "" while that is read."""
         self.new_queues: deque[str] = deque()
         """Those of them that are queues, until they are written down."""
         self.replication_factor: int | None = None
@@ -224,6 +226,7 @@ class Topics:
         self.ids.forget(identity)
         self._partitions.pop(topic, None)
         self.created.discard(topic)
+        self.kinds.pop(topic, None)
         self.made_again.append(topic)
 
     def look_up(self, topic: str) -> int:
@@ -324,6 +327,7 @@ class Topics:
                     raise jms_error(error, f"delete the Kafka topic {topic!r}", to="Delete", topic=topic) from error
             self._partitions.pop(topic, None)
             self.created.discard(topic)
+            self.kinds.pop(topic, None)
 
     def largest(self, topic: str) -> int | None:
         """Return how many bytes a message to *topic* may have; None: Kafka does not say, or not to this user."""

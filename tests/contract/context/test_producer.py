@@ -30,7 +30,7 @@ from kjms import (
     TextMessage,
     Topic,
 )
-from tests.helpers import WAIT_MS, threads_of
+from tests.helpers import WAIT_MS, threads_of, wait_for
 
 
 @pytest.fixture
@@ -154,6 +154,7 @@ def test_a_producer_is_light(own_factory: ConnectionFactory, queue: Queue) -> No
     assert not hasattr(JMSProducer, "close")
     with own_factory.create_context() as context:
         context.create_producer().send(queue, "the first one opens what all share")
+        wait_for(lambda: "kjms-destinations" not in threads_of(context, queue.queue_name))  # it ends by itself
         threads = threads_of(context, queue.queue_name)
         producers = [context.create_producer().send(queue, number) for number in range(200)]
         assert threads_of(context, queue.queue_name) == threads
