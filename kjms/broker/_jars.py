@@ -294,12 +294,12 @@ def from_ivy(jars: Sequence[Jar], into: Path, done: Callable[[int], None]) -> No
     from kjms.broker._java import find_java
 
     try:
-        java = find_java().executable
+        java = find_java().command
     except JMSException as error:
         raise UnavailableError(error.reason) from error
     (into / "ivy.xml").write_text(_ivy_module(jars), "utf-8")
     retrieve = str(into / "[artifact]-[revision].[ext]")
-    command = [str(java), "-cp", str(ivy), "org.apache.ivy.Main", "-ivy", str(into / "ivy.xml")]
+    command = [*java, "-cp", str(ivy), "org.apache.ivy.Main", "-ivy", str(into / "ivy.xml")]
     command += ["-cache", str(into / "cache"), "-types", "jar", "bundle", "-retrieve", retrieve]
     _run(command, into, "Ivy")
     _count(jars, into, done)

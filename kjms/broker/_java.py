@@ -10,11 +10,15 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kjms.errors import JMSException
 
 MINIMUM_VERSION = 17
 """What Kafka 4 needs to run a broker."""
+
+ENGLISH: Final = ("-Duser.language=en", "-Duser.country=US")
+"""Kafka changes the case of names by the rules of Java's language: in Turkish, the capital of "classic" is "CLASSİC"."""
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -28,6 +32,11 @@ class Java:
     """The version's first number, such as 17."""
     build: str
     """What ``java -version`` printed: tells one build from another."""
+
+    @property
+    def command(self) -> list[str]:
+        """The beginning of a command: the executable, with the language that Kafka's code is written for."""
+        return [str(self.executable), *ENGLISH]
 
 
 def find_java() -> Java:

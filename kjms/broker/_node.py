@@ -151,7 +151,7 @@ class Node:
         except OSError as error:
             raise JMSException(f"data directory {self.directory} cannot be used: {error.strerror}") from error
         archive, flags = class_archive(java)
-        command = [str(java.executable), f"-Xmx{self._heap}", *flags, "-Djava.awt.headless=true"]
+        command = [*java.command, f"-Xmx{self._heap}", *flags, "-Djava.awt.headless=true"]
         command += [f"-Dlog4j2.configurationFile={log_configuration()}"]
         command += ["-cp", os.pathsep.join(map(str, jars)), "kafka.Kafka", str(properties)]
         self._process.start(command, log, archive)

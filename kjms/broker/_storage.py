@@ -61,7 +61,7 @@ def format_storage(directory: Path, java: Java, jars: list[Path], properties: Pa
 def _run_storage_tool(workshop: Path, java: Java, jars: list[Path], properties: Path) -> None:
     copy = workshop / "server.properties"
     copy.write_text(properties.read_text("ascii") + properties_text({"log.dirs": str(workshop / "kafka")}), "ascii")
-    command = [str(java.executable), f"-Dlog4j2.configurationFile={log_configuration()}"]
+    command = [*java.command, f"-Dlog4j2.configurationFile={log_configuration()}"]
     command += ["-cp", os.pathsep.join(map(str, jars)), "kafka.tools.StorageTool", "format"]
     command += ["-t", random_id(), "-c", str(copy)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

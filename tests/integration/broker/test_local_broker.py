@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -235,3 +236,22 @@ def test_an_address_needs_a_start() -> None:
     broker.kill()
     broker.close()
     assert "stopped" in repr(broker)
+
+
+def test_java_speaks_english_to_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the language of the machine, Java's is the one whose rules Kafka's names follow."""
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=tr -Duser.country=TR")
+    command = [*find_java().command, "-XshowSettings:properties", "-version"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "user.language = en" in run.stderr
+    assert "user.language = tr" not in run.stderr
+
+
+@pytest.mark.slow
+def test_it_starts_where_people_speak_turkish(monkeypatch: pytest.MonkeyPatch, plain_kafka: Any) -> None:
+    """There the capital of an i has a dot, and Kafka looked for the group type CLASSİC."""
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=tr -Duser.country=TR")
+    with LocalBroker() as broker:
+        plain = plain_kafka(broker.bootstrap_servers)
+        plain.write("first", b"hello")
+        assert plain.read("first") == b"hello"
