@@ -18,7 +18,7 @@ MINIMUM_VERSION = 17
 """What Kafka 4 needs to run a broker."""
 
 ENGLISH: Final = ("-Duser.language=en", "-Duser.country=US")
-"""Kafka changes the case of names by the rules of Java's language: in Turkish, the capital of "classic" is "CLASSİC"."""
+"""Kafka changes the case of names by the rules of Java's language: in Turkish, "classic" becomes "CLASSİC"."""
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 

@@ -44,7 +44,8 @@ from kjms.testing._logs import DEFAULTS
 
 __all__ = ["MemoryAdmin", "described"]
 
-LEGAL: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+LEGAL: Final = re.compile(r"[A-Za-z0-9._-]+")
+LONGEST_NAME: Final = 249
 BROKER: Final = 1
 
 Asked = TypeVar("Asked", bound=Hashable)
@@ -72,9 +73,22 @@ def described(cluster: Cluster, topic: str | None) -> ClusterMetadata:
             entry.partitions.clear()
             entry.error = refusal
         elif not entry.partitions:
-            is_legal = LEGAL.fullmatch(name) is not None
-            entry.error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART if is_legal else KafkaError.TOPIC_EXCEPTION)
+            unknown, illegal = KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION
+            entry.error = KafkaError(illegal if wrong_with(name) else unknown)
     return found
+
+
+def wrong_with(name: str) -> str:
+    """Return what is wrong with *name* as the name of a topic, in Kafka's words; "": nothing."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in {".", ".."}:
+        return f"'{name}' is not allowed"
+    if len(name) > LONGEST_NAME:
+        return f"the length of '{name}' is longer than the max allowed length {LONGEST_NAME}"
+    if LEGAL.fullmatch(name) is None:
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return ""
 
 
 class MemberAssignment(NamedTuple):
@@ -155,18 +169,18 @@ class MemoryAdmin(MemoryClient):
         validate_only: bool = False,
     ) -> dict[str, Future[None]]:
         wanted = {new.topic: new for new in new_topics}
+        # As in Kafka, which looks at the topics that were there before the request.
+        collisions = {name: self._cluster.colliding(name) for name in wanted}
 
         def create(name: str) -> None:
             new = wanted[name]
             count = new.num_partitions if new.num_partitions != -1 else 1
             if name in self._cluster.topics:
                 raise refused(KafkaError.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-            if LEGAL.fullmatch(name) is None or name in {".", ".."}:
-                text = (
-                    f"Topic name is invalid: {name!r} contains one or more characters other than ASCII alphanumerics,"
-                    " '.', '_' and '-', or is longer than 249"
-                )
-                raise refused(KafkaError.TOPIC_EXCEPTION, text)
+            if wrong := wrong_with(name):
+                raise refused(KafkaError.TOPIC_EXCEPTION, f"Topic name is invalid: {wrong}")
+            if other := collisions[name]:
+                raise refused(KafkaError.TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
             if count < 1:
                 raise refused(
                     KafkaError.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."

@@ -71,6 +71,7 @@ class Cluster:
         self.clock = Clock()
         self.faults = Faults()
         self.topics: dict[str, Topic] = {}
+        self._metric_names: dict[str, str] = {}  # topics, by what Kafka's metrics call them
         self.groups: dict[str, Group] = {}
         self.transactions = Transactions(self.clock, self.changed)
         self.wakeups = Wakeups()
@@ -241,9 +242,14 @@ class Cluster:
         found = self.topics.get(topic)
         return 0 if found is None else len(found.logs)
 
+    def colliding(self, name: str) -> str | None:
+        """Return the topic whose metrics would be called as those of *name*, with _ for each dot; None: none."""
+        return self._metric_names.get(name.replace(".", "_"))
+
     def make(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         """Make a topic, which is not there."""
         self.topics[name] = Topic(name, partitions, replicas, settings, self.wakeups.wake_readers)
+        self._metric_names.setdefault(name.replace(".", "_"), name)
         former, _ = self._deleted.pop(name, (0, 0.0))
         self._partitions_changed(name, is_rebalanced=former != partitions)
 
@@ -255,6 +261,8 @@ class Cluster:
     def delete(self, name: str) -> None:
         """Delete a topic, with what groups have committed of it."""
         topic = self.topics.pop(name)
+        if self.colliding(name) == name:
+            del self._metric_names[name.replace(".", "_")]
         for log in topic.logs:
             self.transactions.forget(log)
         for group in self.groups.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -190,6 +191,10 @@ def test_partitions_are_added(clients: Any, eventually: Any) -> None:
     [
         ("a b", 1, 1, {}, "TOPIC_EXCEPTION"),
         ("x" * 250, 1, 1, {}, "TOPIC_EXCEPTION"),
+        (".", 1, 1, {}, "TOPIC_EXCEPTION"),
+        ("..", 1, 1, {}, "TOPIC_EXCEPTION"),
+        ("", 1, 1, {}, "TOPIC_EXCEPTION"),
+        ("grün", 1, 1, {}, "TOPIC_EXCEPTION"),
         ("no-partitions", 0, 1, {}, "INVALID_PARTITIONS"),
         ("replicas", 1, 3, {}, "INVALID_REPLICATION_FACTOR"),
         ("setting", 1, 1, {"no.such": "1"}, "INVALID_CONFIG"),
@@ -202,6 +207,28 @@ def test_a_topic_that_cannot_be_made_is_refused(
     new = NewTopic(name, partitions, replicas, config=config)
     answer = clients.admin.create_topics([new], operation_timeout=SECONDS, request_timeout=SECONDS)[name]
     assert error(answer.result).name() == expected
+
+
+def test_names_that_differ_by_dots_and_underscores_alone_collide(clients: Any) -> None:
+    """Kafka's metrics would call both topics the same; once the first is deleted, the second can be made."""
+    make = partial(clients.admin.create_topics, operation_timeout=SECONDS, request_timeout=SECONDS)
+    name = clients.topic()
+    dotted, mixed, scored = f"{name}.a.b", f"{name}.a_b", f"{name}_a_b"
+    make([NewTopic(dotted, 1, 1)])[dotted].result()
+    for other in (mixed, scored):
+        refusal = error(make([NewTopic(other, 1, 1)])[other].result)
+        assert refusal.name() == "TOPIC_EXCEPTION"
+        assert refusal.str() == f"Topic '{other}' collides with existing topic: {dotted}"
+    assert error(make([NewTopic(dotted, 1, 1)])[dotted].result).name() == "TOPIC_ALREADY_EXISTS"
+    clients.admin.delete_topics([dotted], operation_timeout=SECONDS, request_timeout=SECONDS)[dotted].result()
+    make([NewTopic(mixed, 1, 1)])[mixed].result()
+
+
+@pytest.mark.parametrize("name", [".", "..", "a b", "x" * 250])
+def test_a_name_that_no_topic_can_have_is_described_as_such(clients: Any, name: str) -> None:
+    """Who asks for it learns that it is not only missing."""
+    found = clients.admin.list_topics(name, timeout=SECONDS).topics[name]
+    assert found.error.name() == "TOPIC_EXCEPTION"
 
 
 def test_what_is_not_there_is_an_error(clients: Any) -> None:
