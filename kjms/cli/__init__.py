@@ -78,10 +78,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the terminal's encoding does not have is no failure
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        command = _command(given)
+        if command:  # options may stand before it
+            given.insert(0, given.pop(command))
         arguments = _parser(given[0] if given else None).parse_args(given)
     except SystemExit as end:  # argparse has said what is wrong, or printed what was asked for
         return int(end.code or 0)
     return _run(arguments)
+
+
+def _command(given: Sequence[str]) -> int:
+    """Return where the command is: after its options, as in ``--bootstrap host:9092 queues``; 0 where none is found."""
+    for place, name in enumerate(given):
+        if name in {"--", "-h", "--help", "--version"}:  # what is asked for, or an argument that is no option
+            break
+        if name in COMMANDS:
+            own = _CommandParser(add_help=False, allow_abbrev=False)
+            _module(name).add_arguments(own)
+            before = own._option_string_actions.get(given[place - 1]) if place else None
+            if before is None or before.nargs == 0:  # else it is that option's value
+                return place
+        elif place == 0 and not name.startswith("-"):
+            break
+    return 0
 
 
 def _parser(command: str | None) -> argparse.ArgumentParser:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = """\
 Run the listeners of an application until Ctrl-C or SIGTERM: functions with the decorator kjms.worker.listener.
-MODULE:NAME is a kjms.worker.Application; MODULE alone is its "app", or all listeners of the module. Modules are
+MODULE:NAME is a kjms.worker.Application, or one listener; MODULE alone is its "app", or all its listeners. Modules are
 looked up in the current directory first.
 
 A process that ends by itself is started again. SIGTERM ends all of them: running listeners have the grace period to

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 from collections.abc import Iterator
 from functools import partial
@@ -123,7 +124,8 @@ class Console:
             )
         except OSError as error:
             place = f"{self.options.host}:{self.options.port}"
-            raise OSError(error.errno, f"the console cannot listen at {place}: {error.strerror or error}") from error
+            reason = os.strerror(error.errno) if error.errno else error  # Python's text names the place, too
+            raise OSError(error.errno, f"the console cannot listen at {place}: {reason}") from error
         self._port = int(made.getsockname()[1])
         return made
 

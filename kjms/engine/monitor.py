@@ -62,12 +62,15 @@ class ConnectionMonitor:
     def error(self, error: KafkaError) -> None:
         """Record an error that belongs to no call; any client's thread calls it."""
         is_hopeless = any(is_refusal(each) or is_shortage(each) for each in self.last_error)
-        if is_refusal(error) or not is_hopeless:
+        says_why = error.code() != OUTAGE  # "0/2 brokers are down" explains nothing
+        if is_refusal(error) or (not is_hopeless and (says_why or not self.last_error)):
             self.last_error[:] = [error]
         if error.fatal() or is_refusal(error):
             self.report(jms_error(error, f"connection to {self._servers}"))
         elif error.code() == OUTAGE and self.listeners:  # every attempt to reconnect reports it again
-            self.outage.suspect(jms_error(error, f"connection to {self._servers} lost"))
+            known = self.last_error[0]  # of the attempt that failed last
+            why = "no broker answers" if known.code() == OUTAGE else known.str()
+            self.outage.suspect(jms_error(KafkaError(OUTAGE, why), f"connection to {self._servers} lost"))
         else:
             _log.debug("%s", error)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -148,9 +149,8 @@ class HealthServer:
             server = await asyncio.start_server(self._client, self._host, self._wanted_port, limit=REQUEST_BYTES)
         except OSError as error:
             place = f"{self._host}:{self._wanted_port}"
-            raise OSError(
-                error.errno, f"the health server cannot listen at {place}: {error.strerror or error}"
-            ) from error
+            reason = os.strerror(error.errno) if error.errno else error  # Python's text names the place, too
+            raise OSError(error.errno, f"the health server cannot listen at {place}: {reason}") from error
         self._port = int(server.sockets[0].getsockname()[1])
         started.done()
         await self._is_over.wait()

@@ -124,6 +124,11 @@ def listener(
 
     Spec: JMS 2.0 §4.5.2, §8.7 leave the pools of listeners to application servers.
     """
+    if inspect.isroutine(destination):
+        raise TypeError(
+            f"listener is given the function {destination.__qualname__}, and takes the destination first: write"
+            " @listener(Queue('orders')) above it"
+        )
 
     def decorate(function: F) -> F:
         if not inspect.isfunction(function):

@@ -7,9 +7,12 @@ import logging
 import os
 import sys
 import types
+from collections.abc import Callable
+from typing import Any, cast
 
 from kjms.errors import shown
 from kjms.worker._application import Application
+from kjms.worker._listener import listeners_of
 
 __all__ = ["UnknownApplication", "load"]
 
@@ -22,6 +25,8 @@ class UnknownApplication(Exception):
 
 def load(name: str) -> Application:
     """Return the application *name*: ``module``, whose listeners it has, or ``module:attribute``.
+
+    An attribute that is a listener is run alone.
 
     Modules are looked up in the current directory first.
 
@@ -47,8 +52,13 @@ def load(name: str) -> Application:
         found = own if isinstance(own, Application) else module
     if isinstance(found, types.ModuleType):
         return Application(listeners=[found])
+    if listeners_of(found):
+        return Application(listeners=[cast("Callable[..., Any]", found)])
     if not isinstance(found, Application):
-        raise UnknownApplication(f"{name!r} is {shown(found)}: an application is a module or a kjms.worker.Application")
+        raise UnknownApplication(
+            f"{name!r} is {shown(found)}: an application is a module, a kjms.worker.Application, or a function with"
+            " @listener(...)"
+        )
     return found
 
 

@@ -179,6 +179,8 @@ class Topics:
                     raise jms_error(error, f"connect to {self._servers}") from error
                 self.admin.poll(0)  # runs the error callback
                 why = last_error[-1] if last_error else None
+                if why is not None and why.code() == KafkaError._ALL_BROKERS_DOWN:
+                    why = None  # "0/2 brokers are down" explains nothing
                 if why is not None and (is_refusal(why) or is_shortage(why)):
                     raise jms_error(why, f"connect to {self._servers}") from error
                 if left <= self._tuning.topic_attempt_seconds:

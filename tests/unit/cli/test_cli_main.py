@@ -97,6 +97,26 @@ def test_a_wrong_option_shows_the_usage_of_its_command(
     assert capsys.readouterr().err.startswith(usage)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--config", "absent.toml", "queues"],
+        ["--timeout", "1", "--config", "absent.toml", "destinations", "--json"],
+        ["--json", "--config=absent.toml", "destinations"],
+        ["--config", "absent.toml", "send", "orders", "x"],
+        ["--user", "queues", "--config", "absent.toml", "send", "orders", "x"],  # the value of an option is no command
+    ],
+)
+def test_options_may_stand_before_the_command(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are those of the command, as with programs whose options of all commands come first."""
+    monkeypatch.setenv("KJMS_PASSWORD", "secret")
+    assert main(arguments) == 1
+    command = next(each for each in arguments if each in {"destinations", "send"} or each == arguments[-1])
+    assert capsys.readouterr().err.startswith(f"kjms {command}: ")
+
+
 def test_a_password_is_never_taken_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     """There is no option for a password: other users of the machine could read it."""
     assert main(["send", "orders", "x", "--user", "ada", "--password", "secret"]) == 2

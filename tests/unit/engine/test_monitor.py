@@ -51,3 +51,31 @@ def test_an_outage_and_its_end_are_observed_once() -> None:
     assert begin.error is end.error
     assert end.duration_ms >= 10
     assert len(other["recovered"]) == 1
+
+
+def test_an_outage_is_explained_by_the_attempt_that_failed() -> None:
+    """The count of librdkafka, "0/2 brokers are down", explains nothing: it replaces no reason."""
+    connection = Connection()
+    refused = KafkaError(KafkaError._TRANSPORT, "kafka:9092: Connect failed: Connection refused")
+    down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "0/2 brokers are down")
+    reports: list[str] = []
+
+    def connect(seconds: float) -> None:
+        raise JMSException("no broker answers")
+
+    for errors in ([refused, down], [down]):
+        tuning = Tuning(outage_seconds=0.01, outage_pause_seconds=0.01)
+        monitor = ConnectionMonitor("kafka:9092", "outage", connect, tuning)
+        connection.failures.clear()
+        monitor.listeners.append(connection)
+        try:
+            for error in errors:
+                monitor.error(error)
+            wait_for(lambda: connection.failures)
+            reports.append(str(connection.failures[0]))
+        finally:
+            monitor.outage.close()
+    assert reports == [
+        "connection to kafka:9092 lost: kafka:9092: Connect failed: Connection refused (_ALL_BROKERS_DOWN)",
+        "connection to kafka:9092 lost: no broker answers (_ALL_BROKERS_DOWN)",
+    ]

@@ -12,6 +12,7 @@ import pytest
 from kjms import Message, MessageConsumer, Queue, Session
 from kjms.engine.kafka import KafkaError, KafkaException
 from kjms.errors import JMSSecurityException
+from kjms.mapping.names import queue_group
 from kjms.testing import MemoryKafka
 from kjms.testing.engine import statistics
 from tests.helpers import WAIT_MS, WAIT_SECONDS, Desk, Intercepted, intercepted, wait_for
@@ -64,7 +65,8 @@ class Acknowledging:
             message = self._consumers[-1].receive(WAIT_MS)
             assert message is not None
             self.messages.append(message)
-        (self.consumer,) = [each for each in made if each.config.get("group.id")]
+        group = queue_group(queue.queue_name)
+        (self.consumer,) = [each for each in made if each.config.get("group.id") == group]
         self.outcomes: dict[int, Exception | None] = {}
         self._threads: list[threading.Thread] = []
 

@@ -236,8 +236,10 @@ def test_close(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_port_in_use() -> None:
     """A port that is in use is an error of start() that names the address."""
-    with serving() as server, pytest.raises(OSError, match=f"cannot listen at 127.0.0.1:{server.port}"):
-        HealthServer("127.0.0.1", server.port).start()
+    with serving() as server:
+        with pytest.raises(OSError, match=f"cannot listen at 127.0.0.1:{server.port}: Address already in use$") as told:
+            HealthServer("127.0.0.1", server.port).start()
+        assert str(told.value).count(str(server.port)) == 1
 
 
 def test_ask() -> None:

@@ -60,6 +60,12 @@ def test_wrong_settings(make: Callable[[], Callable[[Any], Any]], error: type[Ex
     assert "pack" in str(raised.value) or error is not ValueError or "mode" in words
 
 
+def test_the_decorator_needs_its_parentheses() -> None:
+    """Without them it is given the function in the place of the destination, and says so at once."""
+    with pytest.raises(TypeError, match=r"given the function pack, and takes the destination first: write @listener\("):
+        listener(pack)  # type: ignore[arg-type]
+
+
 def test_a_policy_may_be_a_mapping() -> None:
     """A listener reads its redelivery policy as a configuration file is read."""
 
@@ -205,6 +211,8 @@ def pack(order: str): ...
 
 worker = Application(listeners=[pack])
 number = 3
+
+def plain(order: str): ...
 """
 
 
@@ -221,9 +229,9 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-@pytest.mark.parametrize("suffix", ["", ":worker", "_app", "_app:app"])
+@pytest.mark.parametrize("suffix", ["", ":worker", ":pack", "_app", "_app:app"])
 def test_an_application_is_found_by_its_name(shop: str, suffix: str) -> None:
-    """The name is that of a module, whose ``app`` it is, or which has the listeners, or of an attribute."""
+    """The name is that of a module, whose ``app`` it is, or which has the listeners, or of an attribute of one."""
     assert len(load(shop + suffix).listeners) == 1
 
 
@@ -232,6 +240,7 @@ def test_an_application_is_found_by_its_name(shop: str, suffix: str) -> None:
     [
         (":nothing", UnknownApplication, "has no attribute 'nothing'"),
         (":number", UnknownApplication, "is 3 (int): an application is"),
+        (":plain", UnknownApplication, "or a function with @listener(...)"),
         ("_missing", UnknownApplication, "there is no module"),
         (".missing", UnknownApplication, "there is no module"),
         ("/path.py", UnknownApplication, "is no module: an application is named as"),
