@@ -2,7 +2,8 @@
 
     python tests/fuzz_records.py [COUNT] [--seed SEED]
 
-Records are golden ones, records of random messages, and made-up ones, mostly damaged; each is read by one of the
+Records of kjms's own topics come between: their readers return what they say, or raise `MalformedError`, and nothing
+else. Records are golden ones, records of random messages, and made-up ones, mostly damaged; each is read by one of the
 header conventions. Decoding, damage, header fields, properties and encoding must not raise; getters of values and
 bodies may raise what JMS has for it. Each also becomes an AMQP message, as a gateway or a bridge makes one, or
 MessageFormatException says why not. The exit code is 0, or 1 with the first record that made something else happen;
@@ -22,9 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from kjms import JMSException, MessageFormatException, Queue
-from kjms.mapping import KafkaRecord, amqp, confluent, decode, encode
+from kjms.admin._messages import moment
+from kjms.engine.admin.claims import Claims, written_value
+from kjms.engine.admin.notes import Copies, RedeliveryFigures, read_copy, read_event
+from kjms.engine.handover.peers import Peers, read_interest, write_interest
+from kjms.engine.subscriptions.definitions import Identity, Terms
+from kjms.mapping import KafkaRecord, amqp, confluent, decode, delayed, encode
 from kjms.mapping.amqp._names import CONTENT_TYPE, REST
 from kjms.mapping.bridges import DECODERS
+from kjms.mapping.internal import MalformedError
+from kjms.mapping.periodic import definition_of
+from kjms.mapping.relocated import original
+from kjms.mapping.temporary import Numbers, read_deletion
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._fields import FIELDS
 
@@ -57,6 +67,25 @@ TOKENS = [
 BODIES = [
     b"message", b"text", b"bytes", b"map", b"stream", b"object", b"object/java", b"object/amqp", b"object/gr\xc3\xb6",
 ]  # fmt: skip
+
+TERMS = {"destination": "prices", "topic": "prices", "starts": [0, 7], "selector": "a > 1", "shared": True}
+DURABLE = '["durable",null,"daily"]'
+EVENT = {"event": "redelivery", "time": 1_700_000_000_000, "destination": "queue://a", "group": "g", "cause": "x"}
+INTEREST = {"lease": 15, "idle": False, "partition": 1, "partitions": [1], "credit": 8, "selectors": [None, "a = 'b'"]}
+SCHEDULE = {"version": 1, "name": "tea", "cron": "0 16 * * *", "timezone": "UTC", "destination": "queue://a"}
+INTERNAL = [
+    (b"use:a", written_value({"resource": "r", "engine": "e", "process": ["boot", 7, "8"], "definition": "d"})),
+    (b"definition:a", written_value({"resource": DURABLE, "engine": "e", **TERMS})),
+    (b"ask:e", written_value({"question": "q"})),
+    (b"", write_interest("they", {**INTEREST, "position": 3, "undispatched": 0, "fast": True, "published_at": 5})),
+    (b"orders", json.dumps({**EVENT, "message_id": "ID:1", "delivery": 2, "host": "h", "process": 9}).encode()),
+    (b"group\norders\n0", b"7 kjms/1 id engine pAAAAAA=="),
+    (b"\norders", b"topic-id"),
+    (b"", b"[0, 3, [5, 1000, 0]]"),
+    (b"", b"0-5 7 9-9"),
+    (b"", json.dumps({**SCHEDULE, "message_id": "ID:1", "next": None, "last": 0}).encode()),
+    (b"", b"1;0;0;3;7;orders;5"),
+]
 
 
 class Source:
@@ -249,6 +278,61 @@ def tried(record: KafkaRecord, convention: str, chance: random.Random) -> str:
     return f"{type(message).__name__}{', damaged' if damage else ''}"
 
 
+def made_internal(chance: random.Random) -> tuple[bytes | None, str, bytes | None]:
+    """Return the key, a header and the value of a record of kjms's own topics, mostly damaged."""
+    key, value = chance.choice(INTERNAL)
+    shape = chance.random()
+    if shape < 0.2:
+        value = chance.choice([b"[", b'{"a":', b"[[],"]) * chance.choice([3, 4, 5, 2_000])
+    elif shape < 0.5:  # one member of another type or size
+        members = json.loads(value) if value.startswith(b"{") else {}
+        strange = [[[]], {"a": []}, None, True, -1, 2**31, 2**63, 10**400, 0.5, float("nan"), "\ud800", "\0", "x" * 999]
+        name = chance.choice([*members, "version", "lease", "selectors", "starts", "time"])
+        value = json.dumps({**members, name: chance.choice(strange)}).encode()
+    elif shape < 0.9:
+        value = damaged(value, chance)
+    if chance.random() < 0.3:
+        key = damaged(key, chance)
+    header = chance.choice(["moved", "cancelled", "rewritten", "cancel", "deliver", "", "1"])
+    return key, header, chance.choice([None, value, value, value])
+
+
+def tried_internal(chance: random.Random) -> str:
+    """Have all readers of kjms's own topics read one record; raise what must not happen."""
+    key, header, value = made_internal(chance)
+    headers: list[tuple[str, bytes | None]] = [
+        ("kjms-delayed", f"1;{header}".encode()),
+        ("kjms-deleted", b"1"),
+        ("kjms-schedule", value),
+        ("kjms-relocated", b"1;" + (value or b"")),
+    ]
+    record = Source(KafkaRecord(key, value, headers, 5))
+    claims, peers = Claims(), Peers("we")
+    text = (key or b"").decode(errors="replace")
+    readers: dict[str, Callable[[], object]] = {
+        "registry": lambda: claims.apply(3, text, value),
+        "interest": lambda: peers.apply(read_interest(value), 1.0),
+        "redeliveries": lambda: moment(read_event(value)["time"]),
+        "copy": lambda: read_copy(value),
+        "copies": lambda: Copies().add(record),
+        "figures": lambda: RedeliveryFigures().add(record),
+        "delayed": lambda: delayed.read(record),
+        "deletion": lambda: Numbers().add_all(read_deletion(record)),
+    }
+    readable = []
+    for name, read in readers.items():
+        try:
+            read()
+        except MalformedError:
+            continue
+        readable.append(name)
+    _ = peers.expire(1e9), peers.free(4), list(claims.definitions()), definition_of(value), original(record)
+    for claim in claims.definitions():
+        _ = Identity.of(claim.resource), claim.value["starts"]
+        attempted(Terms.read, claim.value)
+    return f"internal, read by {len(readable)}" if readable else "internal, skipped"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Throw damaged Kafka records at the mapping.")
     parser.add_argument("count", type=int, nargs="?", default=1_000_000, help="how many (1000000)")
@@ -264,6 +348,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         start = time.perf_counter()
         try:
             became[tried(record, convention, chance)] += 1
+            became[tried_internal(random.Random(f"{options.seed} {number}"))] += 1
         except Exception as error:
             print(f"record {number} of seed {options.seed}, read as {convention}: {record!r}", file=sys.stderr)
             print(f"{type(error).__name__}: {error}", file=sys.stderr)

@@ -7,9 +7,9 @@ import binascii
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kjms.admin._messages import (
     DeadLetter,
@@ -292,37 +292,30 @@ class MessageReader:
         self, message_id: str, since: datetime | None, on_progress: OnProgress | None
     ) -> list[RedeliveryEvent]:
         """Return the events of the message with the JMSMessageID *message_id*, oldest first."""
-        wanted = json.dumps(message_id, ensure_ascii=False).encode()
+        wanted = json.dumps(message_id, ensure_ascii=False).encode(errors="replace")
         begin = None if since is None else round(since.timestamp() * 1000)
         found = []
-        with contextlib.closing(self._engine.admin.redelivery_log(begin)) as log:
-            for looked, value in enumerate(log, 1):
+        with contextlib.closing(self._engine.admin.redelivery_log(wanted, begin)) as log:
+            for looked, said in enumerate(log, 1):
                 if on_progress is not None and looked % BETWEEN == 0:
                     on_progress(Progress(looked, None, "the redelivery log"))
-                if wanted in value:
-                    event = _event(value)
-                    if event is not None and event.message_id == message_id:
-                        found.append(event)
+                if said is not None and said["message_id"] == message_id:
+                    found.append(_event(said))
         return sorted(found, key=lambda each: each.time)
 
 
-def _event(value: bytes) -> RedeliveryEvent | None:
-    """Return the event that a record of the redelivery log says; None: it says none."""
-    try:
-        said = json.loads(value)
-        return RedeliveryEvent(
-            time=moment(int(said["time"])),
-            event=str(said["event"]),
-            destination=str(said["destination"]),
-            group=str(said["group"]),
-            message_id=said["message_id"],
-            count=int(said["delivery"]),
-            cause=str(said["cause"]),
-            host=said.get("host"),
-            process=said.get("process"),
-        )
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
+def _event(said: Mapping[str, Any]) -> RedeliveryEvent:
+    return RedeliveryEvent(
+        time=moment(said["time"]),
+        event=said["event"],
+        destination=said["destination"],
+        group=said["group"],
+        message_id=said["message_id"],
+        count=said["delivery"],
+        cause=said["cause"],
+        host=said.get("host"),
+        process=said.get("process"),
+    )
 
 
 def _came_before(record: SourceRecord, delayed_before: tuple[int, ...]) -> bool:

@@ -38,6 +38,7 @@ from kjms.engine.outage import CloseTimeout
 from kjms.engine.overflows import Overflows
 from kjms.engine.publisher import Publisher
 from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
+from kjms.engine.skipped import SkippedRecords
 from kjms.engine.sources import KafkaSources
 from kjms.engine.statistics import EngineStatistics
 from kjms.engine.subscriptions.definitions import Identity, Terms
@@ -98,18 +99,21 @@ class Engine:
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
         self.prompt = self._publisher("prompt", 0, tuning)  # for synchronous sends
         self.bulk = self._publisher("bulk", BULK_LINGER_MS, tuning)  # for the others: it gathers records into batches
-        bookkeeping = Bookkeeping(self.topics, self.bulk, reading)
+        self.skipped = SkippedRecords()
+        bookkeeping = Bookkeeping(self.topics, self.bulk, reading, self.skipped)
         self.kinds = DestinationKinds(self.topics, bookkeeping, report)
         self.overflows = Overflows(name, writing, self.topics, self._ensure, bookkeeping, self.bulk, report, tuning)
         self.committer = GroupCommitter(writing, transactional_ids(name)[1], bookkeeping, tuning)
         self.registry = self._registry(reading, timeout, tuning)
-        self.schedule = Schedule(partial(consumer_settings, self.settings), writing, self.topics, report, tuning)
+        self.schedule = Schedule(
+            partial(consumer_settings, self.settings), writing, self.topics, report, self.skipped, tuning
+        )
         self.sources = KafkaSources(
             self.settings,
             self.topics,
             self.overflows,
             self.schedule,
-            HandoverService(name, reading, self.prompt),
+            HandoverService(name, reading, self.prompt, self.skipped),
             RetentionCleaner(self.topics, bookkeeping, timeout, tuning),
             report,
             self.monitor.observed,
@@ -128,7 +132,8 @@ class Engine:
             timeout,
             tuning,
         )
-        self.temporaries = Temporaries(inboxes, Deletions(reading, timeout), self.registry, self.topics, report)
+        deletions = Deletions(reading, timeout, self.skipped)
+        self.temporaries = Temporaries(inboxes, deletions, self.registry, self.topics, report)
         try:
             self.topics.connect(timeout, self.monitor.last_error)
         except BaseException:
@@ -142,12 +147,13 @@ class Engine:
     def admin(self) -> Admin:
         """What tools ask of the cluster."""
         timeout = self.options.send_timeout / 1000
-        return Admin(self.topics, self.subscriptions, self.schedule, self.prompt, self.overflows.bookkeeping, timeout)
+        bookkeeping = self.overflows.bookkeeping
+        return Admin(self.topics, self.subscriptions, self.schedule, self.prompt, bookkeeping, self.skipped, timeout)
 
     def survey(self) -> Survey:
         """Return what counts the messages of many destinations, which the caller closes."""
         reading, timeout = consumer_settings(self.settings, None), self.options.send_timeout / 1000
-        return Survey(self.topics, reading, self.sources.flush_queue, timeout, self.tuning)
+        return Survey(self.topics, reading, self.sources.flush_queue, timeout, self.skipped, self.tuning)
 
     def statistics(self) -> EngineStatistics:
         """Return what the engine holds and does now; it asks nothing of Kafka."""
@@ -181,6 +187,7 @@ class Engine:
             registry=self.registry.statistics(),
             client_ids=tuple(self.subscriptions.client_ids()),
             subscriptions=tuple(self.subscriptions.names()),
+            skipped=self.skipped.counts(),
             threads=tuple(sorted(thread.name for thread in threads if thread is not None and thread.is_alive())),
         )
 
@@ -279,6 +286,7 @@ class Engine:
             on_lost=lost,
             on_error=self.monitor.report,
             timeout=timeout,
+            skipped=self.skipped,
             tuning=tuning,
         )
 

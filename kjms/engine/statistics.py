@@ -231,6 +231,7 @@ class EngineStatistics:
         registry: The registry.
         client_ids: Client identifiers that are claimed.
         subscriptions: Named subscriptions that are open, as ``NAME`` or ``CLIENT-ID/NAME``.
+        skipped: How many records of kjms's own topics could not be read, by topic.
         threads: The names of the engine's threads that run.
     """
 
@@ -250,6 +251,7 @@ class EngineStatistics:
     registry: RegistryStatistics
     client_ids: tuple[str, ...]
     subscriptions: tuple[str, ...]
+    skipped: tuple[tuple[str, int], ...]
     threads: tuple[str, ...]
 
     def of(self, name: str) -> GroupConsumerStatistics:

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kjms.mapping._record import KafkaRecord, SourceRecord
+from kjms.mapping.internal import LONG, LONGEST, MalformedError, read_array
 from kjms.mapping.periodic import SCHEDULE, Definition, definition_of
 
 __all__ = [
@@ -40,7 +41,6 @@ __all__ = [
 ]
 
 DELAYED: Final = "kjms-delayed"
-LATEST: Final = (1 << 63) - 1  # what a JMS long can say
 DIGITS: Final = 20  # more than that has
 DELIVERY_TIME: Final = "JMSDeliveryTime"
 
@@ -91,13 +91,20 @@ def read(record: SourceRecord) -> int | Note | Definition:
     """Return when the message of *record* is due, in milliseconds since the epoch, or the note or definition it is.
 
     A message that does not say is due at once; so is one of which that cannot be read.
+
+    Raises:
+        MalformedError: Its headers cannot be read, or it is a note that cannot.
     """
     due = 0
-    for name, data in record.headers() or ():
+    try:
+        headers = record.headers() or ()
+    except Exception:  # the client raises on header names that are no UTF-8
+        raise MalformedError("the names of its headers are not UTF-8") from None
+    for name, data in headers:
         if name == DELIVERY_TIME:
             due = _number(data)
         elif name == DELAYED and data in _KINDS:
-            return _note(_KINDS[data], record.value())
+            return _note(_KINDS[data], record)
         elif name == SCHEDULE:
             definition = definition_of(data)
             if definition is not None:
@@ -153,18 +160,22 @@ def _place(headers: Sequence[tuple[str, bytes | None]]) -> tuple[int, int] | Non
 def _number(data: bytes | None) -> int:
     if data is None or not data.isdigit():
         return 0
-    return min(int(data), LATEST) if len(data) < DIGITS else LATEST
+    return min(int(data), LONGEST) if len(data) < DIGITS else LONGEST
 
 
-def _note(kind: str, value: bytes | None) -> Note:
-    try:
-        found: Any = json.loads(value or b"")
-    except ValueError:
-        return Note(kind, ())
-    if not isinstance(found, list):
-        return Note(kind, ())
-    offsets = tuple(each for each in found if isinstance(each, int))
-    if len(offsets) == len(found):  # nearly always
-        return Note(kind, offsets)
-    arrays = [each for each in found if isinstance(each, list) and len(each) == 3]
-    return Note(kind, offsets, tuple(Progress(*each) for each in arrays if all(isinstance(part, int) for part in each)))
+def _note(kind: str, record: SourceRecord) -> Note:
+    found = read_array(record.value())
+    numbers = [each for each in found if isinstance(each, int)]
+    arrays = [
+        each
+        for each in found
+        if isinstance(each, list) and len(each) == 3 and all(isinstance(part, int) for part in each)
+    ]
+    if not all(map(LONG.accepts, (*numbers, *(part for each in arrays for part in each)))):
+        raise MalformedError("it has something other than offsets and times")
+    own = record.offset() or 0
+    if kind in REQUESTS:  # what is not there does not wait
+        return Note(kind, tuple(offset for offset in numbers if offset < own))
+    if any(offset >= own for offset in (*numbers, *(each[0] for each in arrays))):
+        raise MalformedError("it is about a record that comes after it")
+    return Note(kind, tuple(numbers), tuple(Progress(*each) for each in arrays))

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
 
 from kjms.mapping._record import KafkaRecord, SourceRecord
+from kjms.mapping.internal import FLAG, LONG, TEXT, Kind, MalformedError, optional, read_object
 from kjms.options import expiration
 
 if TYPE_CHECKING:
@@ -72,11 +73,13 @@ class Definition:
     last: int = 0
 
 
-_TYPES: Final[dict[str, tuple[type, ...]]] = {
-    each.name: {"str": (str,), "str | None": (str, type(None)), "int": (int,), "int | None": (int, type(None))}.get(
-        str(each.type), (bool,)
-    )
-    for each in fields(Definition)
+_REQUIRED: Final = dict.fromkeys(("name", "cron", "timezone", "destination", "message_id"), TEXT)
+_OTHERS: Final[dict[str, Kind]] = {
+    "replaces": optional(TEXT),
+    "time_to_live": LONG,
+    "is_paused": FLAG,
+    "next": optional(LONG),
+    "last": LONG,
 }
 
 
@@ -118,14 +121,8 @@ def definition_of(data: bytes | None) -> Definition | None:
     >>> definition_of(b'{"version": 2}')
     """
     try:
-        members: Any = json.loads(data or b"")
-        if not isinstance(members, dict) or members.pop("version") != VERSION:
-            return None
-        known = {name: value for name, value in members.items() if name in _TYPES}
-        if not all(isinstance(value, _TYPES[name]) for name, value in known.items()):
-            return None
-        return Definition(**known)
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return Definition(**read_object(data, VERSION, _REQUIRED, _OTHERS))
+    except MalformedError:
         return None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from kjms.mapping._record import KafkaRecord, SourceRecord
+from kjms.mapping.internal import read_number, read_text
 from kjms.txn.metadata import History
 
 __all__ = ["RELOCATED", "RelocatedRecord", "original", "relocated_record"]
@@ -80,12 +81,13 @@ def original(record: SourceRecord) -> tuple[SourceRecord, History]:
     for name, value in record.headers() or ():
         if name == RELOCATED:
             try:
-                version, deliveries, uncounted, due, partition, offset, topic = (value or b"").decode().split(";", 6)
+                version, *numbers, topic = read_text(value).split(";", 6)
                 if version == "1":
                     topic, _, failed = topic.partition(";")  # no topic has one in its name
-                    history = History(int(deliveries), int(uncounted), int(due), int(failed or 0))
-                    return RelocatedRecord(record, _without(record), topic, int(partition), int(offset)), history
-            except ValueError:
+                    deliveries, uncounted, due, partition, offset = map(read_number, numbers)
+                    history = History(deliveries, uncounted, due, read_number(failed or "0"))
+                    return RelocatedRecord(record, _without(record), topic, partition, offset), history
+            except ValueError:  # MalformedError is one, as is another number of parts
                 pass
             place = record.topic() or "", record.partition() or 0, record.offset() or 0
             return RelocatedRecord(record, _without(record), *place), History(0)

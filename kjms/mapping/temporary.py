@@ -14,6 +14,7 @@ from typing import Final
 from kjms.destinations import Destination
 from kjms.errors import InvalidDestinationException, shown
 from kjms.mapping._record import KafkaRecord, SourceRecord
+from kjms.mapping.internal import MalformedError, read_number, read_text
 from kjms.mapping.names import INBOX, is_inbox
 
 __all__ = [
@@ -133,6 +134,9 @@ def letters_name(destination: Destination) -> str:
 def read_deletion(record: SourceRecord) -> list[tuple[int, int]]:
     """Return the runs of numbers that *record* says are deleted; none if it says nothing of the kind.
 
+    Raises:
+        MalformedError: It says so, and not what.
+
     >>> numbers = Numbers(); numbers.add_all([(3, 4), (5, 9)])
     >>> sent = deletion(numbers)
     >>> class Read:
@@ -141,12 +145,16 @@ def read_deletion(record: SourceRecord) -> list[tuple[int, int]]:
     [(3, 4), (5, 9)]
     """
     try:
-        if (DELETED, b"1") not in (record.headers() or ()):
-            return []
-        runs = []
-        for run in (record.value() or b"").decode().split():
-            first, _, last = run.partition("-")
-            runs.append((int(first), int(last or first) + 1))
-    except Exception:  # any program may write there, and the client raises on header names that are no UTF-8
+        headers = record.headers() or ()
+    except Exception:  # the client raises on header names that are no UTF-8
+        raise MalformedError("the names of its headers are not UTF-8") from None
+    if (DELETED, b"1") not in headers:
         return []
-    return [(first, past) for first, past in runs if 0 <= first < past]
+    runs = []
+    for run in read_text(record.value()).split():
+        first, _, last = run.partition("-")
+        begin, past = read_number(first), read_number(last or first) + 1
+        if begin >= past:
+            raise MalformedError("it has a run that ends before it begins")
+        runs.append((begin, past))
+    return runs

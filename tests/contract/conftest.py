@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kjms import ConnectionFactory, Queue, Topic
+from kjms.broker import LocalBroker
 from kjms.engine.kafka import (
     AdminPort,
     ConsumerGroupTopicPartitions,
@@ -48,6 +49,23 @@ def real_kafka(kjms_broker: Any) -> Iterator[Any]:
 def kafka(request: pytest.FixtureRequest) -> Any:
     """The Kafka that the test runs on, with its ``bootstrap_servers``."""
     return request.getfixturevalue(f"{request.param}_kafka")
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[LocalBroker]:
+    """A real Kafka that has the destinations of one module's tests alone."""
+    with LocalBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def alone(kafka: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A Kafka of the kind of `kafka` that no other tests use: all that it has is the test's."""
+    if isinstance(kafka, MemoryKafka):
+        with MemoryKafka() as memory:
+            yield memory
+    else:
+        yield request.getfixturevalue("own_broker")
 
 
 @pytest.fixture

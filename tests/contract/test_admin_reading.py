@@ -23,10 +23,8 @@ from kjms import (
     Topic,
 )
 from kjms.admin import Admin, Page, Progress, Source, Subscription
-from kjms.broker import LocalBroker
 from kjms.engine.kafka import TopicPartition, open_consumer
 from kjms.mapping.names import queue_group
-from kjms.testing import MemoryKafka
 from kjms.testing.engine import tuned
 from tests.helpers import (
     WAIT_MS,
@@ -48,23 +46,6 @@ def reading(kjms_factory: ConnectionFactory) -> Iterator[Admin]:
     """An `Admin` of the test's Kafka."""
     with Admin(kjms_factory) as admin:
         yield admin
-
-
-@pytest.fixture(scope="module")
-def own_broker() -> Iterator[LocalBroker]:
-    """A real Kafka that has the destinations of these tests alone."""
-    with LocalBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def alone(kafka: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A Kafka of the kind of `kafka` for tests that look at all destinations: no other tests' are there."""
-    if isinstance(kafka, MemoryKafka):
-        with MemoryKafka() as memory:
-            yield memory
-    else:
-        yield request.getfixturevalue("own_broker")
 
 
 def body(message: Message) -> str | None:

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from kjms.engine.admin.bookkeeping import Bookkeeping
+from kjms.engine.admin.notes import read_event
 from kjms.engine.admin.questions import Questions
 from kjms.engine.admin.topics import QUEUE_CONFIG, Topics
 from kjms.engine.delayed.inspection import DelayedMessages
@@ -16,6 +17,7 @@ from kjms.engine.kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    KafkaMessage,
     OffsetSpec,
     ResourceType,
     TopicPartition,
@@ -25,9 +27,11 @@ from kjms.engine.kafka import (
 )
 from kjms.engine.log_reading import UNTIL_END, records
 from kjms.engine.publisher import Publisher
+from kjms.engine.skipped import SkippedRecords
 from kjms.engine.subscriptions.definitions import DURABLE, Found, Identity
 from kjms.engine.subscriptions.subscriptions import Subscriptions
 from kjms.errors import InvalidDestinationException
+from kjms.mapping.internal import MalformedError
 from kjms.mapping.names import REDELIVERIES, REGISTRY
 
 __all__ = ["Admin", "Member"]
@@ -65,6 +69,7 @@ class Admin:
         schedule: Its delayed messages.
         publisher: Writes requests to cancel delayed messages.
         bookkeeping: Keeps copies of settlement.
+        skipped: Counts the records that cannot be read.
         timeout: Seconds for each answer.
     """
 
@@ -75,6 +80,7 @@ class Admin:
         schedule: Schedule,
         publisher: Publisher,
         bookkeeping: Bookkeeping,
+        skipped: SkippedRecords,
         timeout: float,
     ) -> None:
         self._topics = topics
@@ -82,6 +88,7 @@ class Admin:
         self._schedule = schedule
         self._publisher = publisher
         self._bookkeeping = bookkeeping
+        self._skipped = skipped
         self._timeout = timeout
 
     # Topics.
@@ -270,10 +277,13 @@ class Admin:
 
     # Logs.
 
-    def redelivery_log(self, since: int | None = None) -> Generator[bytes, None, None]:
-        """Return the records of the log of redeliveries that are there now.
+    def redelivery_log(
+        self, wanted: bytes, since: int | None = None
+    ) -> Generator[Mapping[str, Any] | None, None, None]:
+        """Return what the records of the log of redeliveries say that are there now; None for those not wanted.
 
         Args:
+            wanted: What the value of a record has in it that is to be read.
             since: Which are not of interest because they are older, in milliseconds since the epoch; None: all are.
         """
         count = self.partitions(REDELIVERIES)
@@ -290,11 +300,18 @@ class Admin:
         try:
             consumer.assign([TopicPartition(topic, number, starts[number]) for topic, number in ends])
             for record in records(consumer, ends, self._timeout):
-                yield record.value() or b""
+                yield self._event(record) if wanted in (record.value() or b"") else None
         except KafkaException as error:
             raise jms_error(error, f"read the Kafka topic {REDELIVERIES!r}", to="Read", topic=REDELIVERIES) from error
         finally:
             consumer.close()
+
+    def _event(self, record: KafkaMessage) -> Mapping[str, Any] | None:
+        try:
+            return read_event(record.value())
+        except MalformedError as error:
+            self._skipped.add(record.topic(), record.partition(), record.offset(), error)
+            return None
 
     # Delayed messages.
 

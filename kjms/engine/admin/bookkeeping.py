@@ -15,10 +15,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kjms.engine.admin.notes import KINDS
+from kjms.engine.admin.notes import COPIES, KINDS, read_copy
 from kjms.engine.delivery_reports import failure_of
 from kjms.engine.kafka import (
     KafkaError,
@@ -29,10 +29,12 @@ from kjms.engine.kafka import (
     open_consumer,
 )
 from kjms.engine.log_reading import UNTIL_END, records
+from kjms.engine.skipped import SkippedRecords
 from kjms.engine.transactions.errors import UnknownError
 from kjms.engine.transactions.plan import Copy
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
+from kjms.mapping.internal import MalformedError, read_text
 from kjms.mapping.names import BOOKKEEPING
 
 if TYPE_CHECKING:
@@ -43,8 +45,9 @@ __all__ = ["Bookkeeping"]
 
 _log = logging.getLogger("kjms.bookkeeping")
 
+T = TypeVar("T")
+
 READ_SECONDS: Final = 30.0  # how long Kafka may say nothing
-COPIES: Final = 0  # the partition of what is kept
 MARKS: Final = 1  # of the marks of transactions
 
 
@@ -55,12 +58,20 @@ class Bookkeeping:
         topics: Knows and makes Kafka topics.
         publisher: Writes the copies in the background.
         settings: librdkafka's settings of a consumer without a group.
+        skipped: Counts the records that cannot be read.
     """
 
-    def __init__(self, topics: Topics, publisher: Publisher, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        publisher: Publisher,
+        settings: Mapping[str, Any],
+        skipped: SkippedRecords | None = None,
+    ) -> None:
         self._topics = topics
         self._publisher = publisher
         self._settings = settings
+        self._skipped = SkippedRecords() if skipped is None else skipped
         self._lock = threading.Lock()
         self._is_there = False
         self._kinds: dict[str, list[tuple[str, str]]] = {}
@@ -124,11 +135,14 @@ class Bookkeeping:
             end = self._topics.ends(BOOKKEEPING)[COPIES]
             if end < self._kinds_position:  # made anew
                 self._kinds, self._kinds_position = {}, 0
-            for key, value in self._read(self._kinds_position, end):
-                group, _, rest = key.decode(errors="replace").partition("\n")
-                topic, _, kind = rest.partition("\n")
-                if not group and topic and kind in {"", *KINDS}:
-                    self._kinds.setdefault(topic, []).append((kind or KINDS[0], value.decode(errors="replace")))
+            for record in self._records(self._kinds_position, end):
+                try:
+                    group, _, rest = read_text(record.key()).partition("\n")
+                    topic, _, kind = rest.partition("\n")
+                    if not group and topic and kind in {"", *KINDS} and record.value() is not None:
+                        self._kinds.setdefault(topic, []).append((kind or KINDS[0], read_text(record.value())))
+                except MalformedError as error:
+                    self._skipped.add(BOOKKEEPING, COPIES, record.offset(), error)
             self._kinds_position = end
         return self._kinds
 
@@ -162,7 +176,7 @@ class Bookkeeping:
         wanted = {_made_key(topic): topic for topic in topics}
         if not wanted or not self._topics.look_up(BOOKKEEPING):
             return set()
-        identities = {wanted[key]: value.decode() for key, value in self._read() if key in wanted}
+        identities = {wanted[key]: identity for key, identity in self._read(wanted, read_text).items()}
         return {topic for topic, identity in identities.items() if identity == self._topics.ids.find(topic)}
 
     def recall(self, group: str, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, str]]:
@@ -174,13 +188,7 @@ class Bookkeeping:
         if not self._topics.look_up(BOOKKEEPING):
             return {}
         wanted = {_key(group, topic, number): (topic, number) for topic, number in places}
-        found: dict[tuple[str, int], tuple[int, str]] = {}
-        for key, value in self._read():
-            place = wanted.get(key)
-            if place is not None:
-                offset, _, metadata = value.decode().partition(" ")
-                found[place] = int(offset), metadata
-        return found
+        return {wanted[key]: copy for key, copy in self._read(wanted, read_copy).items()}
 
     def mark(self, transactional_id: str) -> Copy:
         """Return the mark of a transaction that settles nothing: the transaction came through if it is visible.
@@ -225,9 +233,23 @@ class Bookkeeping:
         except JMSException as error:
             _log.debug("%s", error)
 
-    def _read(self, begin: int = 0, end: int | None = None) -> Iterable[tuple[bytes, bytes]]:
-        if end is None:
-            end = self._topics.ends(BOOKKEEPING)[COPIES]
+    def _read(self, keys: Container[bytes], read: Callable[[bytes | None], T]) -> dict[bytes, T]:
+        """Return what *read* makes of the newest value of each of *keys*; one that it cannot read is skipped."""
+        found: dict[bytes, T] = {}
+        for record in self._records(0, self._topics.ends(BOOKKEEPING)[COPIES]):
+            key, value = record.key(), record.value()
+            if key is None or key not in keys:
+                continue
+            found.pop(key, None)
+            if value is not None:
+                try:
+                    found[key] = read(value)
+                except MalformedError as error:
+                    self._skipped.add(BOOKKEEPING, COPIES, record.offset(), error)
+        return found
+
+    def _records(self, begin: int, end: int) -> Iterator[KafkaMessage]:
+        """Return the records of the copies from offset *begin* to before *end*."""
         if end <= begin:
             return
         try:
@@ -236,9 +258,7 @@ class Bookkeeping:
             raise jms_error(error, f"read {BOOKKEEPING}", to="Read", topic=BOOKKEEPING) from error
         try:
             consumer.assign([TopicPartition(BOOKKEEPING, COPIES, begin)])  # OFFSET_BEGINNING costs half a second
-            for record in records(consumer, {(BOOKKEEPING, COPIES): end}, READ_SECONDS):
-                if record.key() is not None and record.value() is not None:
-                    yield record.key() or b"", record.value() or b""
+            yield from records(consumer, {(BOOKKEEPING, COPIES): end}, READ_SECONDS)
         except KafkaException as error:
             raise jms_error(error, f"read {BOOKKEEPING}", to="Read", topic=BOOKKEEPING) from error
         finally:

@@ -10,7 +10,8 @@ and where several claims are for one thing, *the first in the log has it*:
     ask:ENGINE       another engine asks whether that engine lives
     alive:ENGINE     it does
 
-A claim is removed by removing its key; that cannot remove another claim.
+A claim is removed by removing its key; that cannot remove another claim. A record that cannot be read claims nothing,
+and removes the claim of its key: compaction leaves that record, not the one before.
 """
 
 from __future__ import annotations
@@ -20,6 +21,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
+
+from kjms.mapping.internal import (
+    FLAG,
+    LONG,
+    TEXT,
+    TOPIC,
+    Kind,
+    MalformedError,
+    array,
+    integer,
+    one_of,
+    optional,
+    read_object,
+)
 
 __all__ = ["ALIVE", "ASK", "DEFINITION", "LOCK", "USE", "Claim", "Claims", "read_value", "resource", "written_value"]
 
@@ -31,6 +46,28 @@ ALIVE: Final = "alive"
 
 VERSION: Final = 1
 """Of the records' layout. Records of later versions are left alone."""
+
+
+_CLAIM: Final[Mapping[str, Kind]] = {"resource": TEXT, "engine": TEXT}
+_PROCESS: Final[Mapping[str, Kind]] = {"process": array(one_of(TEXT, integer()))}
+_MEMBERS: Final[Mapping[str, tuple[Mapping[str, Kind], Mapping[str, Kind]]]] = {
+    LOCK: (_CLAIM, _PROCESS),
+    USE: (_CLAIM, {**_PROCESS, "definition": TEXT}),
+    DEFINITION: (
+        {**_CLAIM, "destination": TEXT, "topic": TOPIC, "starts": array(LONG)},
+        {
+            **_PROCESS,
+            "selector": optional(TEXT),
+            "no_local": FLAG,
+            "shared": FLAG,
+            "delayed": array(LONG),
+            "owner": TEXT,
+        },
+    ),
+    ASK: ({}, {"question": TEXT}),
+    ALIVE: ({}, {}),
+}
+"""What records of each kind must have, and what they may have."""
 
 
 def resource(kind: str, *names: str | None) -> str:
@@ -47,15 +84,19 @@ def written_value(value: Mapping[str, Any]) -> bytes:
     return json.dumps({"version": VERSION, **value}, separators=(",", ":")).encode()
 
 
-def read_value(data: bytes | None) -> dict[str, Any] | None:
-    """Return what a record carries; an empty dict where it cannot be read, None where the key is taken away."""
+def read_value(kind: str, data: bytes | None) -> dict[str, Any] | None:
+    """Return what a record of *kind* carries; None where its key is taken away.
+
+    Raises:
+        MalformedError: It cannot be read, or there is no such kind.
+    """
     if data is None:
         return None
-    try:
-        value = json.loads(data)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) and value.get("version") == VERSION else {}
+    required, others = _MEMBERS.get(kind, ({}, {}))
+    value = read_object(data, VERSION, required, others)
+    if kind not in _MEMBERS:
+        raise MalformedError("its key has no kind that the registry knows")
+    return value
 
 
 Row = tuple[str, int, str, str, bytes]
@@ -85,7 +126,7 @@ class Claim:
     @cached_property
     def value(self) -> Mapping[str, Any]:
         """All that it says; read when it is asked for."""
-        return read_value(self.data) or {}
+        return read_value(self.key.partition(":")[0], self.data) or {}
 
 
 class Claims:
@@ -114,9 +155,14 @@ class Claims:
             offset: Its offset; offsets rise.
             key: Its key.
             data: Its value; None takes the key away.
+
+        Raises:
+            MalformedError: It cannot be read. It claims nothing, and its key is taken away.
         """
-        value = read_value(data)
         kind, _, name = key.partition(":")
+        if kind in {LOCK, USE, DEFINITION}:
+            self._take_away(kind, key)
+        value = read_value(kind, data)
         if kind == ALIVE:
             if value is None:
                 self._last_answers.pop(name, None)
@@ -124,13 +170,10 @@ class Claims:
                 self._last_answers[name] = offset
         elif kind == ASK:
             (self._asked.discard if value is None else self._asked.add)(name)
-        elif kind in {LOCK, USE, DEFINITION}:
-            self._take_away(kind, key)
-            if data is not None and value is not None:
-                of, engine = value.get("resource"), value.get("engine")
-                if isinstance(of, str) and isinstance(engine, str):
-                    row = self._rows[key] = key, offset, of, engine, data
-                    self._by_resource[kind, of] = *self._by_resource.get((kind, of), ()), row
+        elif data is not None and value is not None:
+            of, engine = value["resource"], value["engine"]
+            row = self._rows[key] = key, offset, of, engine, data
+            self._by_resource[kind, of] = *self._by_resource.get((kind, of), ()), row
         return value
 
     def _take_away(self, kind: str, key: str) -> None:

@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kjms.destinations import Queue, Topic
+from kjms.mapping.internal import LONG, TEXT, Kind, integer, optional, read_number, read_object, read_text
 from kjms.mapping.names import BOOKKEEPING, REDELIVERIES
 
 if TYPE_CHECKING:
     from kjms.engine.log_reading import Place
     from kjms.mapping import SourceRecord
 
-__all__ = ["Copies", "RedeliveryFigures"]
+__all__ = ["COPIES", "Copies", "RedeliveryFigures", "read_copy", "read_event"]
 
 COPIES: Final = 0  # the partition of the bookkeeping that has them
 KINDS: Final = (Queue.scheme, Topic.scheme)
+LATEST: Final = 253_402_300_799_999  # milliseconds since the epoch: the end of the year 9999, where calendars end
+_EVENTS: Final = Kind("an event", lambda value: value in ("redelivery", "dead letter", "expired"))
+_MEMBERS: Final[Mapping[str, Kind]] = {
+    "event": _EVENTS,
+    "time": integer(0, LATEST),
+    "destination": TEXT,
+    "group": TEXT,
+    "message_id": optional(TEXT),
+    "delivery": LONG,
+    "cause": TEXT,
+}
+_OTHERS: Final[Mapping[str, Kind]] = {"host": optional(TEXT), "process": optional(LONG)}
+
+
+def read_event(data: bytes | None) -> dict[str, Any]:
+    """Return what a record of the redelivery log says.
+
+    Raises:
+        MalformedError: It says no event.
+    """
+    return read_object(data, None, _MEMBERS, _OTHERS)
+
+
+def read_copy(value: bytes | None) -> tuple[int, str]:
+    """Return the offset and the metadata that a copy of settlement says.
+
+    Raises:
+        MalformedError: It says none.
+    """
+    offset, _, metadata = read_text(value).partition(" ")
+    return read_number(offset), metadata
 
 
 class Copies:
@@ -40,24 +71,28 @@ class Copies:
         self.kinds: dict[str, list[tuple[str, str]]] = {}
 
     def add(self, record: SourceRecord) -> None:
-        """Note what *record* says."""
-        group, _, rest = (record.key() or b"").decode(errors="replace").partition("\n")
-        topic, _, number = rest.partition("\n")
-        value = (record.value() or b"").decode(errors="replace")
+        """Note what *record* says.
+
+        Raises:
+            MalformedError: It cannot be read.
+        """
+        group, _, rest = read_text(record.key()).partition("\n")
+        topic, _, partition = rest.partition("\n")
+        value = record.value()
         if not group:
-            if topic and not number:
-                self.made[topic] = value
-            if topic and record.value() is None:
+            if value is None:
+                self.made.pop(topic, None)
                 self.kinds.pop(topic, None)
-            elif topic and number in {"", *KINDS}:
-                self.kinds.setdefault(topic, []).append((number or KINDS[0], value))
+            elif partition in {"", *KINDS}:
+                identity = read_text(value)
+                if not partition:
+                    self.made[topic] = identity
+                self.kinds.setdefault(topic, []).append((partition or KINDS[0], identity))
             return
-        offset, _, metadata = value.partition(" ")
-        if number.isdecimal():
-            if offset.isdecimal():
-                self.settlements[group, topic, int(number)] = int(offset), metadata
-            else:
-                self.settlements.pop((group, topic, int(number)), None)
+        place = group, topic, read_number(partition)
+        self.settlements.pop(place, None)
+        if value is not None:
+            self.settlements[place] = read_copy(value)
 
 
 class RedeliveryFigures:
@@ -84,9 +119,10 @@ class RedeliveryFigures:
         return starts
 
     def add(self, record: SourceRecord) -> None:
-        """Count the event of *record*; one that cannot be read is left out."""
-        try:
-            event = json.loads(record.value() or b"")
-            self.counts.setdefault(str(event["group"]), Counter())[str(event["event"])] += 1
-        except (ValueError, TypeError, KeyError):
-            return
+        """Count the event of *record*.
+
+        Raises:
+            MalformedError: It says none.
+        """
+        event = read_event(record.value())
+        self.counts.setdefault(event["group"], Counter())[event["event"]] += 1

@@ -22,10 +22,12 @@ from kjms.engine.admin.own_keys import OwnKeys, Usage
 from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, TopicPartition, jms_error, open_consumer
 from kjms.engine.process import is_gone, this_process
 from kjms.engine.publisher import Publisher
+from kjms.engine.skipped import SkippedRecords
 from kjms.engine.statistics import RegistryStatistics
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
+from kjms.mapping.internal import MalformedError
 from kjms.mapping.names import REGISTRY
 
 __all__ = ["LEASE_EXPIRED", "Registry"]
@@ -54,6 +56,7 @@ class Registry:
             definitions are gone.
         on_error: Called with errors that belong to no call.
         timeout: Seconds to wait for Kafka.
+        skipped: Counts the records that cannot be read.
         tuning: Its times and limits.
 
     Attributes:
@@ -70,6 +73,7 @@ class Registry:
         on_lost: Callable[[str], None],
         on_error: Callable[[JMSException], None],
         timeout: float,
+        skipped: SkippedRecords | None = None,
         tuning: Tuning = DEFAULTS,
     ) -> None:
         self.questions = tuning.registry_questions
@@ -79,6 +83,7 @@ class Registry:
         self.on_lost = on_lost
         self._on_error = on_error
         self._timeout = timeout
+        self._skipped = SkippedRecords() if skipped is None else skipped
         self._changed = threading.Condition()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -386,7 +391,11 @@ class Registry:
     def _read(self, claims: Claims, offset: int, raw_key: bytes | None, data: bytes | None) -> None:
         key = (raw_key or b"").decode(errors="replace")
         with self._changed:
-            value = claims.apply(offset, key, data)
+            try:
+                value = claims.apply(offset, key, data)
+            except MalformedError as error:
+                self._skipped.add(REGISTRY, 0, offset, error)
+                value = {}
             lost = self._keys.read(key, value, self.name)
             self._changed.notify_all()
         if key == f"{ASK}:{self.name}" and value is not None:

@@ -34,11 +34,13 @@ from kjms.engine.kafka import (
 from kjms.engine.log_reading import UNTIL_END, Place, records
 from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
 from kjms.mapping.delayed import read
+from kjms.mapping.internal import MalformedError
 from kjms.mapping.names import delayed, handover, overflow
 from kjms.txn.metadata import NewerStateError, State
 
 if TYPE_CHECKING:
     from kjms.engine.admin.topics import Topics
+    from kjms.engine.skipped import SkippedRecords
     from kjms.engine.tuning import Tuning
 
 __all__ = ["Survey"]
@@ -67,6 +69,7 @@ class Survey:
         settings: librdkafka's settings of a consumer without a group.
         flush: Commits what this process has settled of the queue in a Kafka topic.
         timeout: Seconds for each answer.
+        skipped: Counts the records that cannot be read.
         tuning: Has the clock.
     """
 
@@ -76,6 +79,7 @@ class Survey:
         settings: Mapping[str, Any],
         flush: Callable[[str], None],
         timeout: float,
+        skipped: SkippedRecords,
         tuning: Tuning,
     ) -> None:
         self._topics = topics
@@ -83,6 +87,7 @@ class Survey:
         self._settings = {**settings, **UNTIL_END}
         self._flush = flush
         self._timeout = timeout
+        self._skipped = skipped
         self._now_ms = tuning.now_ms
         self._lock = threading.Lock()
         self._consumer: ConsumerPort | None = None
@@ -157,7 +162,7 @@ class Survey:
                 first = firsts.get(place, -1)
                 figures.positions[place] = first if first >= 0 else ends.get(place, 0)
             starts = figures.starts(begins, ends)
-            self._read(starts, ends, figures.add)
+            self._read(starts, ends, self._skipping(figures.add))
             figures.positions.update(ends)
             return figures.counts
 
@@ -360,13 +365,23 @@ class Survey:
                 index.position = max(index.position, ends[place])
         return unreadable
 
-    @staticmethod
-    def _take_delayed(index: DelayedIndex, offset: int, record: KafkaMessage) -> None:
+    def _take_delayed(self, index: DelayedIndex, offset: int, record: KafkaMessage) -> None:
         try:
             index.add(offset, read(record))
-        except Exception:  # the client raises on header names that are no UTF-8: it cannot be copied, either
-            _log.debug("a record of %s cannot be read", record.topic())
+        except MalformedError as error:
+            self._skipped.add(record.topic(), record.partition(), offset, error)
         index.position = offset + 1
+
+    def _skipping(self, take: Callable[[KafkaMessage], None]) -> Callable[[KafkaMessage], None]:
+        """Return what calls *take*, and skips what that cannot read."""
+
+        def taken(record: KafkaMessage) -> None:
+            try:
+                take(record)
+            except MalformedError as error:
+                self._skipped.add(record.topic(), record.partition(), record.offset(), error)
+
+        return taken
 
     def _read_each(
         self, starts: Mapping[Place, int], ends: Mapping[Place, int], take: Callable[[KafkaMessage], None]
@@ -427,7 +442,7 @@ class Survey:
             )
             if end < copies.position:  # made anew
                 self._copies = copies = Copies()
-            self._read({copies.place: max(copies.position, begin)}, {copies.place: end}, copies.add)
+            self._read({copies.place: max(copies.position, begin)}, {copies.place: end}, self._skipping(copies.add))
             copies.position = end
 
     def _forget(self, topic: str) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms.engine.consumer.membership import Membership
 from kjms.engine.delayed.moves import ASK_SECONDS, DelayedMoves
 from kjms.engine.delayed.rest import Rest, was_made_again
-from kjms.engine.delayed.scan import BATCH, fold
+from kjms.engine.delayed.scan import BATCH
 from kjms.engine.kafka import (
     ConsumerPort,
     KafkaError,
@@ -29,6 +29,7 @@ from kjms.engine.kafka import (
     open_consumer,
 )
 from kjms.engine.log_reading import UNTIL_END
+from kjms.engine.skipped import SkippedRecords
 from kjms.engine.statistics import DelayedStatistics
 from kjms.engine.transactions.errors import AbortedError
 from kjms.engine.tuning import DEFAULTS, Tuning
@@ -62,6 +63,7 @@ class DelayedDelivery:
         topics: Knows Kafka topics.
         share: Says how many messages a partition may hold in memory.
         report: Reports a lasting failure.
+        skipped: Counts the records that cannot be read.
         tuning: Its times and limits.
     """
 
@@ -73,6 +75,7 @@ class DelayedDelivery:
         topics: Topics,
         share: Callable[[], int],
         report: Callable[[JMSException], None],
+        skipped: SkippedRecords,
         tuning: Tuning = DEFAULTS,
     ) -> None:
         self._tuning = tuning
@@ -81,6 +84,7 @@ class DelayedDelivery:
         self._topics = topics
         self._share = share
         self._report = report
+        self._skipped = skipped
         scan_config = {**consumer_config(None), **UNTIL_END}
         self._moves = DelayedMoves(topic, scan_config, producer_config, topics, report, tuning)
         self.delayed_topic = self._moves.delayed_topic
@@ -236,8 +240,7 @@ class DelayedDelivery:
             self._busy_at = time.monotonic()
         partition = self._partitions.get(record.partition() or 0)
         if partition is not None and record.topic() == self.delayed_topic:
-            after = fold(partition.waiting, record, partition.requests, partition.periodic)
-            partition.position = max(partition.position, after)
+            partition.read(record, self._skipped)
 
     # What is done for a partition.
 

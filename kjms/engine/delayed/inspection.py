@@ -33,6 +33,7 @@ from kjms.mapping.delayed import (
     place_of,
     read,
 )
+from kjms.mapping.internal import MalformedError
 from kjms.mapping.names import delayed
 from kjms.mapping.periodic import Definition
 
@@ -182,7 +183,8 @@ class DelayedMessages:
         number, offset = record.partition() or 0, record.offset() or 0
         try:
             found = read(record)
-        except Exception:  # the client raises on header names that are no UTF-8: it cannot be copied, either
+        except MalformedError as error:
+            self._schedule.skipped.add(record.topic(), number, offset, error)
             return
         if not isinstance(found, Note):
             place = number, offset

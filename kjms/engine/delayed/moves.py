@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.delayed.partition import PAUSE_SECONDS, DelayedPartition, PartitionProducer
 from kjms.engine.delayed.periodic_moves import PeriodicMoves
-from kjms.engine.delayed.scan import BATCH, Scan
+from kjms.engine.delayed.scan import BATCH
 from kjms.engine.kafka import IsolationLevel, KafkaException, KafkaMessage, OffsetSpec, TopicPartition, jms_error
 from kjms.engine.transactions.errors import AbortedError, UnknownError
 from kjms.engine.transactions.plan import Copy
@@ -77,7 +77,16 @@ class DelayedMoves:
         """
         if partition.is_served:
             partition.waiting.caught_up()
-        for step in (self._cancel, self._advance, self._periodic.serve, self._move, self._rewrite, self._scan):
+        steps = (
+            self._restore,
+            self._cancel,
+            self._advance,
+            self._periodic.serve,
+            self._move,
+            self._rewrite,
+            self._scan,
+        )
+        for step in steps:
             if partition.is_served:  # the last step's transaction may have been the producer's last
                 step(partition)
         partition.pause = PAUSE_SECONDS
@@ -89,7 +98,7 @@ class DelayedMoves:
         Raises:
             KafkaException: The broker does not answer.
         """
-        partition.producer.open()
+        partition.open()
         try:
             partition.log_end = self.end_of_log(partition.number)
         except BaseException:
@@ -111,7 +120,7 @@ class DelayedMoves:
             offset for offset in partition.requests.cancellations if waiting.may_hold(offset) or offset in periodic
         ]
         if wanted:
-            partition.producer.write([Copy(self.delayed_topic, partition.number, noted(CANCELLED, wanted))])
+            partition.write([self._note(partition, CANCELLED, wanted)])
             partition.settle(wanted)
         partition.requests.cancellations.clear()
 
@@ -132,7 +141,7 @@ class DelayedMoves:
         offsets = [offset for offset, _ in due]
         copies = [self._copy(partition, offset, record) for offset, record in due]
         try:
-            partition.producer.write([*copies, Copy(self.delayed_topic, partition.number, noted(MOVED_ON, offsets))])
+            partition.write([self._note(partition, MOVED_ON, offsets)], copies)
         except AbortedError as error:
             self._put_back(partition, offsets)
             if not error.is_too_large:
@@ -181,19 +190,51 @@ class DelayedMoves:
         soon = self._tuning.now_ms() + self._tuning.delayed_far_ms
         chosen = [(offset, record) for offset, due, record in waiting.oldest(BATCH) if due > soon]
         if chosen and waiting.next_due > soon - self._tuning.delayed_far_ms:
-            offsets = [offset for offset, _ in chosen]
-            copies = [Copy(self.delayed_topic, partition.number, copied(record)) for _, record in chosen]
-            copies.append(Copy(self.delayed_topic, partition.number, noted(REWRITTEN, offsets)))
-            partition.producer.write(copies)
-            partition.settle(offsets)
+            self._write_anew(partition, chosen)
+
+    def _write_anew(self, partition: DelayedPartition, chosen: Sequence[tuple[int, KafkaMessage]]) -> None:
+        offsets = [offset for offset, _ in chosen]
+        copies = [Copy(self.delayed_topic, partition.number, copied(record)) for _, record in chosen]
+        partition.write([self._note(partition, REWRITTEN, offsets)], copies)
+        partition.settle(offsets)
+
+    def _restore(self, partition: DelayedPartition) -> None:
+        """Write messages anew that another program says are settled: the next owner of the partition believes it.
+
+        That the transaction comes through shows that this process is the owner, and so the only one to say that.
+        """
+        while partition.disputed:
+            note = partition.disputed[0]
+            named = [*note.offsets, *(progress.offset for progress in note.progress)]
+            self._periodic.restore(partition, {*named})
+            held = {offset: record for offset in named if (record := partition.waiting.message(offset)) is not None}
+            for first in range(0, len(held), BATCH):
+                chosen = [*held.items()][first : first + BATCH]
+                try:
+                    self._write_anew(partition, chosen)
+                except AbortedError as error:
+                    if not error.is_too_large:
+                        raise
+                    self._restore_singly(partition, chosen)
+            partition.disputed.pop(0)
+
+    def _restore_singly(self, partition: DelayedPartition, chosen: Sequence[tuple[int, KafkaMessage]]) -> None:
+        for each in chosen:  # a copy is larger than what was sent: what does not fit stays where it is
+            try:
+                self._write_anew(partition, [each])
+            except AbortedError as error:
+                if not error.is_too_large:
+                    raise
+
+    def _note(self, partition: DelayedPartition, kind: str, offsets: Sequence[int]) -> Copy:
+        return Copy(self.delayed_topic, partition.number, noted(kind, offsets))
 
     def _scan(self, partition: DelayedPartition) -> None:
         """Read the log again where memory has room for what it had no room for."""
         waiting = partition.waiting
         if partition.scan is None:
             if waiting.is_short:
-                partition.scan = Scan(self._scan_config, self.delayed_topic, partition.number, waiting)
-                partition.scan_settled.clear()
+                partition.scan_again(self._scan_config, self.delayed_topic)
             return
         partition.scan.step()
         if partition.scan.position >= partition.position:

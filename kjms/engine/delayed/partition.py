@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from kjms.engine.delayed.periodic import PeriodicMessages
-from kjms.engine.delayed.scan import Requests, Scan
+from kjms.engine.delayed.scan import Requests, Scan, fold
 from kjms.engine.kafka import KafkaMessage, TopicPartition
+from kjms.engine.skipped import SkippedRecords
 from kjms.engine.transactions.errors import AbortedError, UnknownError
 from kjms.engine.transactions.plan import Copy, TransactionPart
 from kjms.engine.transactions.transactional_producer import TransactionalProducer
 from kjms.errors import JMSException
+from kjms.mapping.delayed import REQUESTS, Note, read
+from kjms.mapping.internal import MalformedError
 from kjms.txn.waiting import Waiting
 
 __all__ = ["PAUSE_SECONDS", "DelayedPartition", "PartitionProducer"]
@@ -88,6 +92,9 @@ class DelayedPartition:
         self.pause = PAUSE_SECONDS
         self.committed = start
         self.deleted = -1
+        self.disputed: list[Note] = []  # that this process has not written while it served the partition
+        self._own_notes: Counter[bytes | None] = Counter()  # that were written, and not read yet
+        self._disbelieved: set[int] = set()
 
     @property
     def is_served(self) -> bool:
@@ -102,13 +109,14 @@ class DelayedPartition:
     @property
     def next_due(self) -> int:
         """When there is something to do, in milliseconds since the epoch; 0: now; NEVER: there is nothing."""
-        return 0 if self.requests else min(self.waiting.next_due, self.periodic.next_due)
+        return 0 if self.requests or self.disputed else min(self.waiting.next_due, self.periodic.next_due)
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is to be done but to wait, and little has to be read to begin again."""
         is_idle = (
             not self.requests
+            and not self.disputed
             and self.scan is None
             and not self.waiting.forgotten
             and self.periodic.is_settled
@@ -120,6 +128,65 @@ class DelayedPartition:
     def committed_offset(self) -> int:
         """Where another process would have to begin to read."""
         return min(self.waiting.committed_offset(self.position), self.periodic.first_offset)
+
+    def read(self, record: KafkaMessage, skipped: SkippedRecords) -> None:
+        """Take in a record of the log, or the end of it; what cannot be read, or is not to be believed, is skipped."""
+        error, offset = record.error(), record.offset() or 0
+        if error is not None:  # the end
+            self.position = max(self.position, offset)
+            return
+        self.position = max(self.position, offset + 1)
+        try:
+            found = read(record)
+            if isinstance(found, Note) and found.kind not in REQUESTS:
+                self._check(offset, found, record.value())
+            fold(self.waiting, record, found, self.requests, self.periodic)
+        except MalformedError as failure:
+            skipped.add(record.topic(), record.partition(), offset, failure)
+
+    def _check(self, offset: int, note: Note, value: bytes | None) -> None:
+        """Raise MalformedError if the note at *offset* is of a program other than the partition's owners.
+
+        While this process has the partition's producer, no other owner can write. What was written before it was
+        opened is believed: it is of former owners.
+        """
+        if not self.producer.is_open or offset < self.log_end:
+            return
+        if self._own_notes[value]:
+            self._own_notes[value] -= 1
+            return
+        self._disbelieved.add(offset)
+        self.disputed.append(note)
+        raise MalformedError("it settles messages, and the process that serves the partition has not written it")
+
+    def write(self, notes: Sequence[Copy], copies: Sequence[Copy] = ()) -> None:
+        """Write *copies* and *notes*, all or none of them.
+
+        Raises:
+            AbortedError: None was written.
+            UnknownError: The outcome is unknown; the log decides.
+        """
+        self.producer.write([*copies, *notes])
+        self._own_notes.update(note.record.value for note in notes)
+
+    def open(self) -> None:
+        """Fence the producers of other owners; until then they may have written, and are believed.
+
+        Raises:
+            KafkaException: The broker does not answer.
+        """
+        self.producer.open()
+        for note in self.disputed:
+            self.settle(note.offsets)
+            self.periodic.advance(note.progress)
+        self.disputed.clear()
+        self._disbelieved.clear()
+        self._own_notes.clear()
+
+    def scan_again(self, config: Mapping[str, Any], topic: str) -> None:
+        """Begin to read the log again, for what did not fit into memory."""
+        self.scan = Scan(config, topic, self.number, self.waiting, self._disbelieved)
+        self.scan_settled.clear()
 
     def settle(self, offsets: Iterable[int]) -> None:
         """Record that the messages at *offsets* wait no more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -84,7 +84,7 @@ class PeriodicMoves:
         copies = [self._copy(each.defined, scheduled, now) for each in ticks for scheduled in each.times]
         progress = [each.progress for each in ticks]
         try:
-            partition.producer.write([*copies, self._note(partition, MOVED_ON, progress)])
+            partition.write([self._note(partition, MOVED_ON, progress)], copies)
         except AbortedError as error:
             if not error.is_too_large:
                 raise
@@ -123,7 +123,7 @@ class PeriodicMoves:
         notes = [self._note(partition, MOVED_ON, accepted)] if accepted else []
         if ended:
             notes.append(self._note(partition, CANCELLED, ended))
-        partition.producer.write(notes)
+        partition.write(notes)
         partition.periodic.advance(accepted)
         partition.settle(ended)
 
@@ -137,7 +137,19 @@ class PeriodicMoves:
         ):
             return
         self._rewritten_at = time.monotonic()
-        chosen = [each for each in periodic if each.is_accepted]
+        self._write_all_anew(partition, [each for each in periodic if each.is_accepted])
+
+    def restore(self, partition: DelayedPartition, offsets: Container[int]) -> None:
+        """Write the definitions at *offsets* anew that are accepted: what another program says of them is not so.
+
+        Raises:
+            AbortedError, JMSException, KafkaException: Kafka does not let us.
+        """
+        chosen = [each for each in partition.periodic if each.is_accepted and each.offset in offsets]
+        if chosen:
+            self._write_all_anew(partition, chosen)
+
+    def _write_all_anew(self, partition: DelayedPartition, chosen: Sequence[Defined[KafkaMessage]]) -> None:
         try:
             self._write_anew(partition, chosen)
         except AbortedError as error:
@@ -153,7 +165,7 @@ class PeriodicMoves:
     def _write_anew(self, partition: DelayedPartition, chosen: Sequence[Defined[KafkaMessage]]) -> None:
         copies = [Copy(self._delayed_topic, partition.number, _rewritten(each)) for each in chosen]
         offsets = [each.offset for each in chosen]
-        partition.producer.write([*copies, self._note(partition, REWRITTEN, offsets)])
+        partition.write([self._note(partition, REWRITTEN, offsets)], copies)
         partition.settle(offsets)
         # Before the copies were read, their names would seem to be free.
         try:

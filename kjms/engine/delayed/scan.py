@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 from kjms.engine.delayed.periodic import PeriodicMessages
 from kjms.engine.kafka import KafkaError, KafkaMessage, TopicPartition, open_consumer
 from kjms.mapping import compact
 from kjms.mapping.delayed import CANCEL, REQUESTS, Note, read
+from kjms.mapping.internal import MalformedError
 from kjms.mapping.periodic import Definition
 from kjms.txn.waiting import Waiting
 
 __all__ = ["BATCH", "Requests", "Scan", "fold"]
-
-_log = logging.getLogger("kjms.schedule")
 
 BATCH: Final = 500  # records taken at once, and moved in one transaction
 SCAN_SECONDS: Final = 0.03  # of reading the log again, between looks at what is due
@@ -50,13 +48,22 @@ class Scan:
         topic: The Kafka topic.
         number: The partition.
         known: What the first reading found.
+        disbelieved: The offsets of notes that the first reading skipped.
     """
 
-    def __init__(self, config: Mapping[str, Any], topic: str, number: int, known: Waiting[KafkaMessage]) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        topic: str,
+        number: int,
+        known: Waiting[KafkaMessage],
+        disbelieved: Container[int],
+    ) -> None:
         self.position = known.committed_offset(0)
         self.found: Waiting[KafkaMessage] = Waiting(known.limit // 2)
         self.is_busy = True  # whether it has just got something
         self._known = known
+        self._disbelieved = disbelieved
         self._floor = known.horizon
         self._consumer = open_consumer(dict(config))
         self._consumer.assign([TopicPartition(topic, number, self.position)])
@@ -77,9 +84,19 @@ class Scan:
         while records := self._consumer.consume(BATCH, 0):
             self.is_busy = True
             for record in records:
-                self.position = max(self.position, fold(self, record))
+                self._read(record)
             if time.monotonic() > until:
                 return
+
+    def _read(self, record: KafkaMessage) -> None:
+        error, offset = record.error(), record.offset() or 0
+        if error is None and offset not in self._disbelieved:
+            try:
+                fold(self, record, read(record))
+            except MalformedError:
+                pass  # the first reading counted it
+        if error is None or error.code() == KafkaError._PARTITION_EOF:
+            self.position = max(self.position, offset + (error is None))
 
     def close(self) -> None:
         """End it."""
@@ -89,21 +106,12 @@ class Scan:
 def fold(
     waiting: Waiting[KafkaMessage] | Scan,
     record: KafkaMessage,
+    found: int | Note | Definition,
     requests: Requests | None = None,
     periodic: PeriodicMessages[KafkaMessage] | None = None,
-) -> int:
-    """Record *record* in *waiting* or *periodic*, or what it asks for; return the next offset."""
+) -> None:
+    """Record what was *found* in *record* in *waiting* or *periodic*, or what it asks for."""
     offset = record.offset() or 0
-    error = record.error()
-    if error is not None:
-        return offset if error.code() == KafkaError._PARTITION_EOF else -1
-    try:
-        found = read(record)
-    except Exception:  # the client raises on header names that are no UTF-8
-        _log.warning(
-            "%s[%s]@%d: its headers cannot be read; it is left alone", record.topic(), record.partition(), offset
-        )
-        return offset + 1
     if isinstance(found, Definition):
         if periodic is not None:
             periodic.add(offset, found, record)
@@ -119,5 +127,4 @@ def fold(
                 periodic.settle(settled)
     elif requests is not None:
         asked = requests.cancellations if found.kind == CANCEL else requests.deliveries
-        asked.extend(each for each in found.offsets if each < offset)
-    return offset + 1
+        asked.extend(found.offsets)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms.engine.delayed.delayed_delivery import DelayedDelivery
 from kjms.engine.delayed.rest import Rest, was_made_again
 from kjms.engine.outage import CloseTimeout, level_of
+from kjms.engine.skipped import SkippedRecords
 from kjms.engine.statistics import DelayedStatistics
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
@@ -43,6 +44,7 @@ class Schedule:
         producer_config: Those of producers.
         topics: Knows and makes Kafka topics.
         report: Reports a lasting failure.
+        skipped: Counts the records that cannot be read.
         tuning: Its times and limits.
     """
 
@@ -52,6 +54,7 @@ class Schedule:
         producer_config: Mapping[str, Any],
         topics: Topics,
         report: Callable[[JMSException], None],
+        skipped: SkippedRecords | None = None,
         tuning: Tuning = DEFAULTS,
     ) -> None:
         self._tuning = tuning
@@ -59,6 +62,7 @@ class Schedule:
         self._producer_config = producer_config
         self._topics = topics
         self._report = report
+        self.skipped = SkippedRecords() if skipped is None else skipped
         self._sources: weakref.WeakSet[KafkaSource] = weakref.WeakSet()
         self._asked: set[str] = set()
         self._deliveries: dict[str, DelayedDelivery] = {}
@@ -180,6 +184,7 @@ class Schedule:
                     self._topics,
                     self._share,
                     self._report,
+                    self.skipped,
                     self._tuning,
                 )
         self._end([topic for topic in self._deliveries if topic not in wanted])

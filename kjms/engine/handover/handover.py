@@ -20,6 +20,7 @@ from kjms.engine.handover.transfer import (
 )
 from kjms.engine.statistics import HandoverStatistics
 from kjms.errors import JMSException
+from kjms.mapping.internal import MalformedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -325,9 +326,8 @@ class Handover:
 
     def received(self, offset: int, value: bytes | None) -> None:
         """Record what the interest topic has at *offset*."""
-        interest = read_interest(value)
-        is_own = interest is not None and interest["engine"] == self._service.engine
         now = time.monotonic()
+        interest, is_own = self._read(offset, value)
         with self._lock:
             if not is_own:
                 self._moved_at = now
@@ -340,6 +340,18 @@ class Handover:
                     self._received_from(peer, interest, new, now)
             if self._state is HandoverState.JOINING and offset >= self._joined_at:
                 self._state = HandoverState.READY
+
+    def _read(self, offset: int, value: bytes | None) -> tuple[dict[str, Any] | None, bool]:
+        """Return the interest in a record, None where it is skipped; and whether it is this process's own."""
+        try:
+            interest = read_interest(value)
+            is_own = interest["engine"] == self._service.engine
+            if is_own and interest.get("published_at", 0) / 1000 > self._interest.published_at:
+                raise MalformedError("it names this process, which has not written it")
+        except MalformedError as error:
+            self._service.skipped.add(self.interest_topic, 0, offset, error)
+            return None, False
+        return interest, is_own
 
     def _received_from(self, peer: Peer, interest: dict[str, Any], new: list[str | None], now: float) -> None:
         if interest.get("request") and self._transfers.number != NONE:

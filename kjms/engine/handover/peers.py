@@ -25,6 +25,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.errors import InvalidSelectorException
+from kjms.mapping.internal import FLAG, LONG, TEXT, Kind, array, integer, optional, read_object
 from kjms.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
@@ -49,6 +50,26 @@ TARGETED: Final = 500  # messages that only a peer wants and that may be on thei
 WINDOWS: Final = 4  # the same of its windows: one is written, one read, one consumed, and one requested
 CROWDED_WINDOWS: Final = 10  # the same of what would overflow otherwise: two seconds of work for its consumers
 NONE: Final = -1  # no transfer partition
+LARGEST: Final = (1 << 31) - 1  # number of a partition
+LONGEST_LEASE: Final = 3_600  # seconds; brokers allow sessions of half an hour, and a lease is little longer
+_PARTITION: Final = integer(0, LARGEST)
+_WANTS: Final = array(optional(TEXT))
+_MEMBERS: Final[Mapping[str, Kind]] = {
+    "lease": integer(0, LONGEST_LEASE),
+    "idle": FLAG,
+    "partition": integer(NONE, LARGEST),
+    "partitions": array(_PARTITION),
+    "position": LONG,
+    "undispatched": integer(0, LARGEST),
+    "credit": integer(0, LARGEST),
+    "fast": FLAG,
+    "selectors": _WANTS,
+    "added": _WANTS,
+    "removed": _WANTS,
+    "request": FLAG,
+    "leaving": FLAG,
+    "published_at": LONG,
+}
 
 
 def write_interest(engine: str, interest: Mapping[str, Any]) -> bytes:
@@ -56,15 +77,13 @@ def write_interest(engine: str, interest: Mapping[str, Any]) -> bytes:
     return json.dumps({"version": VERSION, "engine": engine, **interest}, separators=(",", ":")).encode()
 
 
-def read_interest(data: bytes | None) -> dict[str, Any] | None:
-    """Return the interest in a record; None where it has none, or one of a later version."""
-    try:
-        interest = json.loads(data or b"")
-    except ValueError:
-        return None
-    if not isinstance(interest, dict) or interest.get("version") != VERSION:
-        return None
-    return interest if isinstance(interest.get("engine"), str) else None
+def read_interest(data: bytes | None) -> dict[str, Any]:
+    """Return the interest in a record.
+
+    Raises:
+        MalformedError: It has none, or one of a later version.
+    """
+    return read_object(data, VERSION, {"engine": TEXT}, _MEMBERS)
 
 
 class PeerState(Enum):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, open_consumer
 from kjms.engine.outage import CloseTimeout, level_of
 from kjms.engine.settings import NEW_TOPIC
+from kjms.engine.skipped import SkippedRecords
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
@@ -55,11 +56,15 @@ class HandoverService:
         engine: The engine's name, by which peers know it.
         config: librdkafka's settings of a consumer without a group.
         publisher: Writes interest records.
+        skipped: Counts the records that cannot be read.
     """
 
-    def __init__(self, engine: str, config: Mapping[str, Any], publisher: Publisher) -> None:
+    def __init__(
+        self, engine: str, config: Mapping[str, Any], publisher: Publisher, skipped: SkippedRecords | None = None
+    ) -> None:
         self.engine = engine
         self.publisher = publisher
+        self.skipped = SkippedRecords() if skipped is None else skipped
         self._config = {**config, "fetch.wait.max.ms": WAIT_MS, **NEW_TOPIC}
         self._changed = threading.Condition()
         self._members: dict[str, Member] = {}  # by their interest topics

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
@@ -11,7 +10,8 @@ from kjms.destinations import Topic
 from kjms.engine.admin.claims import Claim, Claims, resource
 from kjms.engine.kafka import IN_USE
 from kjms.errors import JMSException
-from kjms.mapping.names import REGISTRY, subscription_group
+from kjms.mapping.internal import read_array
+from kjms.mapping.names import subscription_group
 from kjms.selector import Selector, parse_selector
 
 __all__ = [
@@ -56,10 +56,10 @@ class Identity(NamedTuple):
     def of(cls, resource: str) -> Identity | None:
         """Return what a definition's *resource* names; None: no subscription."""
         try:
-            space, client_id, name = json.loads(resource)
-        except ValueError:
+            space, client_id, name = read_array(resource.encode())
+        except ValueError:  # MalformedError is one, as is another number of parts
             return None
-        if space not in {DURABLE, NON_DURABLE} or not isinstance(name, str) or not isinstance(client_id, str | None):
+        if space not in (DURABLE, NON_DURABLE) or not isinstance(name, str) or not isinstance(client_id, str | None):
             return None
         return cls(space, client_id, name)
 
@@ -101,13 +101,11 @@ class Terms:
         """Return those that stand in a definition.
 
         Raises:
-            JMSException: It is none: another program wrote it, or it is damaged.
+            InvalidSelectorException: Its selector cannot be read.
         """
-        match definition:
-            case {"destination": str(name), "topic": str(topic), "selector": str() | None as text, "starts": list()}:
-                is_shared, no_local = bool(definition.get("shared")), bool(definition.get("no_local"))
-                return cls(Topic(name), topic, parse_selector(text), no_local, is_shared)
-        raise JMSException(f"the definition of a subscription in {REGISTRY!r} is damaged: {dict(definition)!r}")
+        selector = parse_selector(definition.get("selector"))
+        is_shared, no_local = definition.get("shared", False), definition.get("no_local", False)
+        return cls(Topic(definition["destination"]), definition["topic"], selector, no_local, is_shared)
 
 
 @dataclass(frozen=True)

@@ -424,9 +424,7 @@ class Subscriptions:
             return
         self._registry.take_away([definition.key for definition in definitions])
         for definition in definitions:
-            topic = definition.value.get("topic")
-            if isinstance(topic, str):  # else it is damaged, and nothing was begun on it
-                self._delete_group(topic, group_of(identity, definition))
+            self._delete_group(definition.value["topic"], group_of(identity, definition))
 
     def _delete_group(self, topic: str, group: str) -> None:
         """Delete what *group* has committed, and its overflow topic; what fails, Kafka deletes later."""

@@ -19,6 +19,8 @@ from kjms.engine.kafka import (
     open_consumer,
 )
 from kjms.engine.log_reading import UNTIL_END, records
+from kjms.engine.skipped import SkippedRecords
+from kjms.mapping.internal import MalformedError
 from kjms.mapping.temporary import DELETIONS, Numbers, read_deletion
 
 __all__ = ["Deletions"]
@@ -50,11 +52,13 @@ class Deletions:
     Args:
         config: librdkafka's settings of a consumer without a group.
         timeout: Seconds to wait for Kafka.
+        skipped: Counts the records that cannot be read.
     """
 
-    def __init__(self, config: Mapping[str, Any], timeout: float) -> None:
+    def __init__(self, config: Mapping[str, Any], timeout: float, skipped: SkippedRecords | None = None) -> None:
         self._config = {**config, **UNTIL_END}
         self._timeout = timeout
+        self._skipped = SkippedRecords() if skipped is None else skipped
         self._lock = threading.Lock()
         self._consumer: ConsumerPort | None = None
         self._known: OrderedDict[str, _Known] = OrderedDict()
@@ -112,7 +116,10 @@ class Deletions:
             self._consumer.assign([TopicPartition(inbox, DELETIONS, known.read)])
             try:
                 for record in records(self._consumer, {(inbox, DELETIONS): high}, self._timeout):
-                    known.deleted.add_all(read_deletion(record))
+                    try:
+                        known.deleted.add_all(read_deletion(record))
+                    except MalformedError as error:
+                        self._skipped.add(inbox, DELETIONS, record.offset(), error)
                     known.read = (record.offset() or 0) + 1
                 known.read = high
             finally:

@@ -32,7 +32,7 @@ def kafka() -> Iterator[MemoryKafka]:
 def wants(kafka: MemoryKafka, queue: Queue) -> list[dict[str, Any]]:
     """Return what processes have published that they want of *queue*, oldest first."""
     records = stored_records(kafka.bootstrap_servers, interest(queue.queue_name, queue_group(queue.queue_name)))
-    return [found for record in records if (found := read_interest(record.value())) is not None]
+    return [read_interest(record.value()) for record in records]
 
 
 def share(kafka: MemoryKafka, queue: Queue, first: Connection, second: Connection) -> None:

@@ -17,6 +17,7 @@ from kjms.broker import LocalBroker
 from kjms.engine import Engine
 from kjms.engine.admin import bookkeeping
 from kjms.engine.admin.bookkeeping import Bookkeeping
+from kjms.engine.admin.notes import COPIES
 from kjms.engine.log_reading import UNTIL_END, Place, records
 from kjms.engine.settings import consumer_settings
 from kjms.engine.temporary.deletions import Deletions
@@ -119,7 +120,7 @@ def test_copies_of_settlement_are_found(
     topic = topic_for(queue)
     books.keep(queue_group(topic), [TopicPartition(topic, 0, 7, metadata="state")])
     wait_for(lambda: not engine.bulk.backlog)  # Kafka has it
-    write_all_the_time(BOOKKEEPING, bookkeeping.COPIES)
+    write_all_the_time(BOOKKEEPING, COPIES)
     found = in_time(lambda: books.recall(queue_group(topic), [(topic, 0), (topic, 1)]))
     assert found == {(topic, 0): (7, "state")}
     assert in_time(lambda: books.made([topic])) == set()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kjms import ConnectionFactory, JMSException, Topic
+from kjms import ConnectionFactory, InvalidSelectorException, JMSException, Topic
 from kjms.engine.admin import registry
 from kjms.engine.admin.claims import DEFINITION, LOCK, USE
 from kjms.engine.admin.registry import Registry
@@ -51,7 +51,7 @@ def test_one_at_a_time_has_a_lock(registries: list[Registry], name: str) -> None
                 inside.append(1)
                 assert len(inside) == 1
                 seen.append(len(claims.all(DEFINITION, name)))
-                registry.put(DEFINITION, {"resource": name})
+                registry.put(DEFINITION, {"resource": name, "destination": "t", "topic": "t", "starts": []})
                 inside.pop()
 
     threads = [threading.Thread(target=work, args=(registry,)) for registry in registries * 2]
@@ -151,24 +151,24 @@ def test_strange_records_in_the_log_do_no_harm(
 def test_definitions_that_cannot_be_read_are_left_out(
     registries: list[Registry], name: str, kjms_factory: ConnectionFactory, topic: Topic
 ) -> None:
-    """Subscriptions are found beside definitions of other programs and damaged ones; unsubscribing ends such a one."""
-    damaged = {"durable": {"topic": 1}, "global": {}, "selector": {"destination": "t", "topic": "t", "selector": "("}}
+    """Subscriptions are found beside definitions of other programs and damaged ones, which unsubscribing ends."""
+    terms = {"destination": "t", "topic": "t", "starts": []}
+    damaged = Identity("durable", name, "selector").resource
     with registries[0].locked(name):
-        for resource in (name, '["durable"]', '["other",null,"x"]', "[1,2,3]"):
-            registries[0].put(DEFINITION, {"resource": resource})
-        for subscription, value in damaged.items():
-            registries[0].put(DEFINITION, {"resource": Identity("durable", name, subscription).resource, **value})
+        for resource in (name, '["durable"]', '["other",null,"x"]', "[1,2,3]", "[" * 2_000, "7", "[[],null,3]"):
+            registries[0].put(DEFINITION, {"resource": resource, **terms})
+        registries[0].put(DEFINITION, {"resource": damaged, **terms, "selector": "("})
     with kjms_factory.create_connection() as connection:
         connection.client_id = name
         session = connection.create_session()
         session.create_durable_consumer(topic, "whole").close()
         found = engine_of(connection).subscriptions.find()
         assert [entry.identity.name for entry in found if entry.identity.client_id == name] == ["whole"]
-        with pytest.raises(JMSException, match=r"'kjms.registry' is damaged: .*'topic': 1"):
-            session.create_durable_consumer(topic, "durable")
-        for subscription in (*damaged, "whole"):
+        with pytest.raises(InvalidSelectorException):
+            session.create_durable_consumer(topic, "selector")
+        for subscription in ("selector", "whole"):
             session.unsubscribe(subscription)
-        assert session.create_durable_consumer(topic, "durable").receive(NOTHING_MS) is None
+        assert session.create_durable_consumer(topic, "selector").receive(NOTHING_MS) is None
 
 
 def test_the_thread_ends_when_it_is_not_needed(kjms_broker: Any, name: str, eventually: Eventually) -> None:

@@ -18,6 +18,7 @@ from kjms.engine.handover.peers import (
     read_interest,
     write_interest,
 )
+from kjms.mapping.internal import MalformedError
 
 
 def interest(engine: str, **values: Any) -> dict[str, Any]:
@@ -26,16 +27,57 @@ def interest(engine: str, **values: Any) -> dict[str, Any]:
 
 def test_an_interest_is_read_as_it_was_written() -> None:
     """What was written comes back, with its engine."""
-    assert read_interest(write_interest("they", {"credit": 3})) == {"version": 1, "engine": "they", "credit": 3}
+    assert read_interest(write_interest("they", {"credit": 3})) == {"engine": "they", "credit": 3}
 
 
 @pytest.mark.parametrize(
     "data",
-    [None, b"", b"{", b"[]", b'{"version":2,"engine":"x"}', b'{"version":1}', b'{"version":1,"engine":7}', b"\xff"],
+    [
+        *(
+            None,
+            b"",
+            b"{",
+            b"[]",
+            b'{"version":2,"engine":"x"}',
+            b'{"version":1}',
+            b'{"version":1,"engine":7}',
+            b"\xff",
+        ),
+        *(b"[" * 2_000, b'{"version":1,"engine":"x","selectors":' + b"[" * 2_000, b'{"version":1,"engine":"\\udc00"}'),
+    ],
 )
-def test_a_record_that_is_no_interest_is_passed_over(data: bytes | None) -> None:
+def test_a_record_that_is_no_interest_is_refused(data: bytes | None) -> None:
     """Records of others, and of later versions, say nothing."""
-    assert read_interest(data) is None
+    with pytest.raises(MalformedError):
+        read_interest(data)
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("lease", 10**400),
+        ("lease", -1),
+        ("lease", 86_400),
+        ("lease", 1.5),
+        ("lease", True),
+        ("partition", -2),
+        ("partition", 1 << 31),
+        ("partitions", [0, -1]),
+        ("partitions", 3),
+        ("position", 1 << 63),
+        ("credit", "8"),
+        ("selectors", [[]]),
+        ("selectors", "TRUE"),
+        ("added", [7]),
+        ("removed", [{}]),
+        ("idle", 1),
+        ("published_at", -5),
+    ],
+)
+def test_an_interest_with_an_impossible_member_is_refused(member: str, value: Any) -> None:
+    """No member is taken for something else, and the error names the one that is wrong."""
+    with pytest.raises(MalformedError, match=f"its member '{member}' is not |a number of 401 digits"):
+        read_interest(write_interest("they", {"credit": 3, member: value}))
 
 
 def test_all_agree_on_the_next_holder_of_a_partition() -> None:

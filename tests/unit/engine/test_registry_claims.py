@@ -10,15 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kjms.engine.admin.claims import ALIVE, ASK, DEFINITION, LOCK, USE, Claims, read_value, resource, written_value
+from kjms.mapping.internal import MalformedError
 
 CLAIMS = (LOCK, USE, DEFINITION)
 Record = tuple[int, str, "dict[str, Any] | None"]
 
 
+TERMS: dict[str, Any] = {"destination": "prices", "topic": "prices", "starts": [0]}
+
+
+def apply(claims: Claims, offset: int, key: str, value: dict[str, Any] | None) -> None:
+    """Take in a record with *value*; that of a definition has terms."""
+    terms = TERMS if key.startswith(DEFINITION) else {}
+    claims.apply(offset, key, None if value is None else written_value({**terms, **value}))
+
+
 def folded(log: list[Record]) -> Claims:
     claims = Claims()
     for offset, key, value in log:
-        claims.apply(offset, key, None if value is None else written_value(value))
+        apply(claims, offset, key, value)
     return claims
 
 
@@ -103,21 +113,67 @@ def test_of_several_definitions_the_first_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{", b"[]", b"7", b'"x"', b"\xff", b'{"version":2,"resource":"x","engine":"1"}', b"{}"]
+    "data",
+    [
+        *(b"", b"{", b"[]", b"7", b'"x"', b"\xff", b"{}", b"[" * 2_000, b'{"a":' * 2_000, b"1" * 5_000),
+        b'{"version":2,"resource":"x","engine":"1"}',
+        b'{"version":1,"resource":["x"],"engine":"1"}',
+        b'{"version":1,"resource":"x","engine":"\\ud800"}',
+        b'{"version":1,"resource":"x","engine":"1","process":{"a":[]}}',
+        b'{"version":1,"resource":"x","engine":"1","process":[1e400]}',
+    ],
 )
-def test_strange_records_are_passed_over(data: bytes) -> None:
-    """What cannot be read, or is of a later version, claims nothing."""
-    claims = folded([(1, "what:b", {"resource": "x", "engine": "1"}), (2, "", {})])
-    claims.apply(3, "use:a", data)
-    assert claims.all(USE, "x") == []
+@pytest.mark.parametrize("key", ["use:a", "definition:a", "lock:a", "what:a", ""])
+def test_strange_records_claim_nothing(key: str, data: bytes) -> None:
+    """What cannot be read, or is of a later version or an unknown kind, is refused, and takes its key away."""
+    claims = folded([(1, key, {"resource": "x", "engine": "1"})] if key[:3] in {"use", "def", "loc"} else [])
+    with pytest.raises(MalformedError):
+        claims.apply(3, key, data)
+    assert [claims.all(kind, "x") for kind in CLAIMS] == [[], [], []]
     assert claims.left_by("1") == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"starts": None},
+        {"starts": [-1]},
+        {"starts": [10**400]},
+        {"starts": {"0": 1}},
+        {"topic": "a\0b"},
+        {"topic": ""},
+        {"topic": 7},
+        {"destination": None},
+        {"selector": [[]]},
+        {"shared": "yes"},
+        {"delayed": ["x"]},
+        {"owner": []},
+    ],
+)
+def test_a_malformed_definition_does_not_take_the_place_of_the_next(changes: dict[str, Any]) -> None:
+    """The first definition that can be read counts."""
+    claims = Claims()
+    with pytest.raises(MalformedError, match=f"{next(iter(changes))}|a number of 401 digits"):
+        apply(claims, 1, "definition:a", {"resource": "x", "engine": "1", **changes})
+    apply(claims, 2, "definition:b", {"resource": "x", "engine": "2"})
+    assert [claim.engine for claim in claims.definitions()] == ["2"]
+
+
+@pytest.mark.parametrize("key", ["ask:1", "alive:1"])
+def test_a_strange_question_asks_nothing(key: str) -> None:
+    """Nor does a strange answer say that an engine lives."""
+    claims = Claims()
+    with pytest.raises(MalformedError):
+        claims.apply(3, key, b"[" * 2_000)
+    assert claims.left_by("1") == []
+    assert claims.last_answer("1") == -1
 
 
 def test_values_are_read_as_they_were_written() -> None:
     """Writing and reading are inverse; no value means that the key is taken away."""
     value = {"resource": resource("durable", "größe", "a:b"), "engine": "1", "starts": [0, 7]}
-    assert read_value(written_value(value)) == {"version": 1, **value}
-    assert read_value(None) is None
+    assert read_value(DEFINITION, written_value({**TERMS, **value})) == {**TERMS, **value}
+    assert read_value(DEFINITION, None) is None
 
 
 def test_resources_of_different_names_differ() -> None:

@@ -11,7 +11,6 @@ from kjms.mapping import KafkaRecord, decode
 from kjms.mapping.delayed import (
     CANCEL,
     CANCELLED,
-    LATEST,
     MOVED_ON,
     REWRITTEN,
     Note,
@@ -22,6 +21,7 @@ from kjms.mapping.delayed import (
     place_of,
     read,
 )
+from kjms.mapping.internal import LONGEST, MalformedError
 from kjms.mapping.names import delayed, delayed_group, delayed_transactional_id, is_internal
 
 
@@ -61,14 +61,32 @@ def message(*headers: tuple[str, bytes | None]) -> KafkaRecord:
 @pytest.mark.parametrize("kind", [CANCEL, CANCELLED, MOVED_ON, REWRITTEN])
 def test_a_note_reads_as_it_was_written(kind: str) -> None:
     """A note records what became of which messages."""
-    assert read(Source(noted(kind, [4, 8]))) == Note(kind, (4, 8))
+    assert read(Source(noted(kind, [4, 6]))) == Note(kind, (4, 6))
     assert read(Source(noted(kind, []))) == Note(kind, ())
 
 
-@pytest.mark.parametrize("value", [None, b"", b"{}", b"[1", b'["x", null]', b"\xff"])
-def test_a_damaged_note_says_nothing(value: bytes | None) -> None:
-    """A note whose offsets cannot be read belongs to no message, and is skipped."""
-    assert read(Source(KafkaRecord(None, value, [("kjms-delayed", b"1;moved")], 0))) == Note(MOVED_ON, ())
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, b"", b"{}", b"[1", b"\xff", b"[" * 2_000, b"[true]", b"[-1]", b"[" + b"1" * 5_000 + b"]"),
+        *(b"[4, 7]", b"[8]", b"[[7, 1, 1]]", b"[[1, -1, 1]]", b"[[1, 9223372036854775808, 1]]", b"[NaN]"),
+    ],
+)
+def test_a_damaged_note_is_refused(value: bytes | None) -> None:
+    """A note that cannot be read, or is about a record that comes after it, is no note of kjms."""
+    with pytest.raises(MalformedError):
+        read(Source(KafkaRecord(None, value, [("kjms-delayed", b"1;moved")], 0)))
+
+
+def test_a_request_is_about_what_is_there() -> None:
+    """What comes after the request does not wait when it is made."""
+    assert read(Source(noted(CANCEL, [4, 8]))) == Note(CANCEL, (4,))
+
+
+def test_what_a_note_may_say_later_is_passed_over() -> None:
+    """Items that are neither offsets nor progress say nothing to this version."""
+    record = KafkaRecord(None, b'["x", null, 2]', [("kjms-delayed", b"1;moved")], 0)
+    assert read(Source(record)) == Note(MOVED_ON, (2,))
 
 
 @pytest.mark.parametrize(
@@ -135,8 +153,8 @@ def test_names() -> None:
     ("headers", "due"),
     [
         ([("a", b"5"), ("JMSDeliveryTime", b"9000")], 9000),
-        ([("JMSDeliveryTime", b"9223372036854775807")], LATEST),
-        ([("JMSDeliveryTime", b"99999999999999999999")], LATEST),  # no later time can be said
+        ([("JMSDeliveryTime", b"9223372036854775807")], LONGEST),
+        ([("JMSDeliveryTime", b"99999999999999999999")], LONGEST),  # no later time can be said
         ([("JMSDeliveryTime", b"soon")], 0),
         ([("JMSDeliveryTime", None)], 0),
         ([("a", b"5")], 0),

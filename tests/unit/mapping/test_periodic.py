@@ -39,7 +39,11 @@ def test_members_of_later_versions_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"version": 2}, {"name": 7}, {"next": "soon"}, {"is_paused": None}, {"cron": None}, {"last": None}]
+    "changes",
+    [
+        *({"version": 2}, {"name": 7}, {"next": "soon"}, {"is_paused": None}, {"cron": None}, {"last": None}),
+        *({"next": 10**400}, {"last": -1}, {"name": "\ud800"}, {"replaces": [[]]}),
+    ],
 )
 def test_damaged_definitions_are_messages_of_the_far_future(changes: dict[str, Any]) -> None:
     """What cannot be read, or is of a later version, stays where it is."""
