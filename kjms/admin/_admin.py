@@ -379,12 +379,15 @@ class Admin(ClusterFigures):
         message_ids: Collection[str] | None = None,
         selector: str | None = None,
         limit: int | None = None,
+        origin: str | Queue | Topic | Collection[str | Queue | Topic] = (),
         topics: bool = False,
         progress: OnProgress | None = None,
     ) -> Changed:
         """Move dead letters back to where they came from, as they were sent; their delivery count begins anew.
 
-        Each moves exactly once, as with `move`. They expire when they would have, or never if that time is over.
+        Each moves exactly once, as with `move`. They expire when they would have, or never if that time is over. What
+        a dead letter says of its origin is believed if the dead letters, or expired messages, of that destination go to
+        the queue by the factory's options. Others stay, unless *origin* names where they came from.
 
         Args:
             queue: A dead-letter queue; or the queue that the dead letters came from, if its dead-letter queue exists:
@@ -392,19 +395,22 @@ class Admin(ClusterFigures):
             message_ids: Only those with these JMSMessageIDs; None: whatever their ids.
             selector: Which of them; None is all. Dead letters have properties such as JMS_kjms_Cause.
             limit: How many at the most; None: any number.
+            origin: Only those that came from this destination, or from one of these, wherever its dead letters go; a
+                name is that of a queue.
             topics: Whether to move those that came from topics, too: every subscription receives them again.
             progress: Called after each batch, and once for every thousand messages that are looked at before.
 
         Raises:
-            InvalidDestinationException: There is no such queue, or a dead letter came from a destination that does not
-                exist any more; nothing was moved.
+            InvalidDestinationException: There is no such queue.
             InvalidSelectorException: The selector's syntax is wrong.
             JMSException: The broker does not answer. The text says how many messages were moved before.
         """
         choice = chosen_messages(selector, limit, message_ids)
         named = Queue(queue) if isinstance(queue, str) else queue
-        holder, origin = self._scopes.holder_of_letters(named)
-        return self._changes.retry(holder, choice, progress, origin=origin, topics=topics)
+        holder, only = self._scopes.holder_of_letters(named)
+        given = [origin] if isinstance(origin, str | Queue | Topic) else origin
+        origins = [destination_of(each) for each in given] or ([] if only is None else [only])
+        return self._changes.retry(holder, choice, progress, origins=origins, topics=topics)
 
     # Delayed messages.
 

@@ -53,6 +53,8 @@ IN_FLIGHT: Final = "in flight to another consumer of {}"
 INCOMPLETE: Final = "stored without headers or body, which were too large for the dead-letter queue"
 NO_ORIGIN: Final = "their origin is not recorded"
 FROM_TEMPORARY: Final = "from a temporary destination, which belonged to one program"
+GONE: Final = "from a destination that does not exist any more"
+ELSEWHERE: Final = "from a destination whose dead letters go to another queue, as they say"
 FROM_TOPIC: Final = "from a topic, every subscription of which would receive them again"
 
 
@@ -84,8 +86,7 @@ class Choice(NamedTuple):
         if (self.selector or "").strip():
             parts.append(f"({self.selector})")
         if self.message_ids is not None:
-            quoted = ", ".join("'{}'".format(each.replace("'", "''")) for each in self.message_ids)
-            parts.append(f"JMSMessageID IN ({quoted})")
+            parts.append(_is_one_of("JMSMessageID", self.message_ids))
         return " AND ".join(parts)
 
 
@@ -131,45 +132,51 @@ class Changes:
         choice: Choice,
         on_progress: OnProgress | None,
         *,
-        origin: Queue | None = None,
+        origins: Collection[Queue | Topic] = (),
         topics: bool = False,
     ) -> Changed:
         """Move dead letters of *chosen* to where they came from.
+
+        Any program may write a dead letter that names any origin. So it is moved to a destination whose dead letters
+        go to *chosen* by the options, or that the caller names.
 
         Args:
             chosen: The queue that has them.
             choice: Which of them.
             on_progress: Called after each batch.
-            origin: Only those that came from this queue; None: whatever their origin.
+            origins: Only those that came from one of these; empty: from all whose dead letters go to the queue.
             topics: Whether to retry those that came from topics, too.
         """
         more = [IS_DEAD_LETTER]
-        if origin is not None:
-            more.append("{} = '{}'".format(DESTINATION, str(origin).replace("'", "''")))
-        kinds = "NOT LIKE 'temp-%'" if topics else "LIKE 'queue:%'"
-        allowed = [*more, f"({CUT} IS NULL OR {CUT} = '{DETAILS}')", f"{DESTINATION} {kinds}"]
-        origins = Origins(self._engine, self._options, self._scopes)
+        if origins:
+            more.append(_is_one_of(DESTINATION, map(str, origins)))
+        known = Origins(self._engine, self._options, self._scopes, chosen, origins)
+        queue = chosen.scope.destination
 
         def sent_back(batch: Sequence[Delivery], reader: MessageSource) -> int:
-            return self._commit([origins.copy(each.record) for each in batch], batch)
+            now = self._engine.tuning.now_ms()
+            places = [known.topics[_origin(each.message(queue))] for each in batch]
+            copies = [retried_message(each.record, *place, now) for each, place in zip(batch, places, strict=True)]
+            return self._commit(copies, batch)
 
         def part(choice: Choice) -> Changed:
             stay: Counter[str] = Counter()
             wanted = 0
             selector = parse_selector(choice.text(*more))
             for _, message in self._reader.scan(chosen, selector, on_progress, ids=choice.message_ids):
-                obstacle = _obstacle(message, topics=topics)
+                obstacle = _obstacle(message, topics=topics) or known.obstacle(_origin(message))
                 if obstacle:
                     stay[obstacle] += 1
                     continue
-                letter = DeadLetter.of(message)
-                origins.find((letter and letter.destination) or "")  # before anything is moved
                 wanted += 1
                 if wanted == choice.limit:
                     break
             if not wanted:
                 return Changed(0, matched=sum(stay.values()), stayed=stay)
-            done = self._take(chosen, choice, choice.text(*allowed), on_progress, sent_back)
+            allowed = choice.text(
+                *more, f"({CUT} IS NULL OR {CUT} = '{DETAILS}')", _is_one_of(DESTINATION, known.topics)
+            )
+            done = self._take(chosen, choice, allowed, on_progress, sent_back)
             stay.update(done.stayed)
             return Changed(done, matched=done.matched + sum(stay.values()) - sum(done.stayed.values()), stayed=stay)
 
@@ -426,37 +433,63 @@ class Changes:
 
 
 class Origins:
-    """Where dead letters came from.
+    """Where dead letters of one queue came from.
 
     Args:
         engine: Knows Kafka topics.
         options: The options of the factory.
         scopes: Finds them.
+        chosen: The queue.
+        named: The destinations that the caller names; empty: those whose dead letters go there.
+
+    Attributes:
+        topics: The Kafka topic of each origin that is believed, and its number of partitions.
     """
 
-    def __init__(self, engine: Engine, options: FactoryOptions, scopes: Scopes) -> None:
-        self._scopes = scopes
+    def __init__(
+        self,
+        engine: Engine,
+        options: FactoryOptions,
+        scopes: Scopes,
+        chosen: Chosen,
+        named: Collection[Queue | Topic],
+    ) -> None:
         self._engine = engine
         self._options = options
-        self._topics: dict[str, tuple[str, int]] = {}
+        self._scopes = scopes
+        self._queue = chosen.scope.destination
+        self._named = named
+        self.topics: dict[str, tuple[str, int]] = {}
 
-    def find(self, origin: str) -> tuple[str, int]:
-        """Return the Kafka topic of the destination *origin*, and its number of partitions.
+    def obstacle(self, origin: str) -> str:
+        """Return why no dead letter goes to the destination *origin*; empty: it is among `topics` now.
 
         Raises:
-            InvalidDestinationException: It does not exist any more.
+            JMSException: The broker does not answer.
         """
-        if origin not in self._topics:
-            destination = parse_destination(origin)
-            if isinstance(destination, Queue | Topic):
-                self._scopes.existing(destination)
-            self._topics[origin] = self._engine.topic_of(destination, self._options)
-        return self._topics[origin]
+        if origin in self.topics:
+            return ""
+        destination = parse_destination(origin)
+        assert isinstance(destination, Queue | Topic)
+        if destination not in self._named and not self._scopes.sends_letters_to(destination, self._queue):
+            return ELSEWHERE
+        try:
+            self._scopes.existing(destination)
+            self.topics[origin] = self._engine.topic_of(destination, self._options)
+        except InvalidDestinationException:
+            return GONE
+        return ""
 
-    def copy(self, record: SourceRecord) -> Copy:
-        """Return the message again that became the dead letter *record*."""
-        origin = dict(record.headers() or ()).get(DESTINATION) or b""
-        return retried_message(record, *self.find(origin.decode()), self._engine.tuning.now_ms())
+
+def _origin(message: Message) -> str:
+    """Return the destination that the dead letter *message* names."""
+    letter = DeadLetter.of(message)
+    return (letter and letter.destination) or ""
+
+
+def _is_one_of(name: str, texts: Iterable[str]) -> str:
+    """Return the selector of messages whose property *name* is one of *texts*."""
+    return "{} IN ({})".format(name, ", ".join("'{}'".format(each.replace("'", "''")) for each in texts))
 
 
 def _obstacle(message: Message, *, topics: bool) -> str:

@@ -24,6 +24,7 @@ from kjms.mapping.dead_letters import (
     TOPIC,
     TRACEBACK,
 )
+from kjms.mapping.internal import MalformedError, read_number
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -144,8 +145,10 @@ class DeadLetter:
         text = message.get_string_property
 
         def number(name: str) -> int | None:
-            value = text(name)
-            return int(value) if value is not None and value.isdecimal() else None
+            try:
+                return read_number(text(name) or "")
+            except MalformedError:
+                return None
 
         return cls(
             cause=text(CAUSE) or "",

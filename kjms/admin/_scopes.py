@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kjms.admin._figures import SubscriptionFigures
 from kjms.admin._messages import Source, Subscription
 from kjms.client.no_local import NotLocal
-from kjms.destinations import Queue, TemporaryQueue, TemporaryTopic, Topic
+from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.engine import DURABLE, Scope, destination_name
 from kjms.errors import InvalidDestinationException
 from kjms.mapping.names import delayed, destination_for, is_internal, queue_group, topic_for
@@ -155,6 +155,13 @@ class Scopes:
         if self.is_for_dead_letters(queue) or not letters or not self._cluster.partitions(letters):
             return chosen, None
         return Chosen(self.scope(self.queue(letters), letters)), queue
+
+    def sends_letters_to(self, origin: Queue | Topic, queue: Destination) -> bool:
+        """Return whether dead letters, or expired messages, of *origin* go to *queue*, as the options say."""
+        options = self._options.destination(destination_name(origin))
+        policy = options.redelivery or RedeliveryPolicy()
+        letters = policy.dead_letter_queue(destination_name(origin))
+        return isinstance(queue, Queue) and queue.queue_name in {letters, options.expiry_queue}
 
     def dead_letter_queues(self) -> list[Queue]:
         """Return the queues that are named like dead-letter queues or expiry queues, sorted by name.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kjms.admin import Admin, Changed, DeadLetter, DeadLetterQueue
 from kjms.cli import FAILED, WrongUse
-from kjms.cli._connecting import add_connection_options, check_exists, connect, queue
+from kjms.cli._connecting import add_connection_options, check_exists, connect, destination, queue
 from kjms.cli._queues import Reporter
 from kjms.cli._receive import check_selector
 from kjms.cli._terminal import agrees, columns, escaped, json_text, moment, say, shown_body
@@ -35,7 +35,8 @@ message with the property JMS_kjms_Cause is a dead letter. The command does not 
   show   Show the dead letters of QUEUE: cause, origin, deliveries, failures. 'kjms browse QUEUE' shows the messages.
   retry  Move the dead letters back to their origin, unchanged; their delivery count restarts. Each moves exactly once,
          also if the command is killed; the same command continues. They expire at their original time, or never if that
-         time has passed. QUEUE may also be the queue that they came from.
+         time has passed. QUEUE may also be the queue that they came from. A dead letter that names a destination whose
+         dead letters go elsewhere, as configured, stays, unless --origin names that destination.
   purge  Delete the dead letters.
 
 Without --id and --selector, retry and purge take all dead letters that are there at the start of the command. --dry-run
@@ -51,6 +52,10 @@ examples:
 """
 
 CAUSES_SHOWN: Final = 5
+HINTS: Final = {
+    "from a topic": ": --topics includes them",
+    "from a destination whose": "; --origin NAME moves those from there back all the same",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--topics",
         action="store_true",
         help="retry: include dead letters of topics; each subscription of the topic receives them again",
+    )
+    parser.add_argument(
+        "--origin",
+        metavar="NAME",
+        action="append",
+        type=destination,
+        help="retry: take only dead letters from this queue, or topic://NAME, wherever its dead letters go; repeatable",
     )
     parser.add_argument("--yes", action="store_true", help="purge: do not ask for confirmation")
     parser.add_argument("--dry-run", action="store_true", help="retry, purge: report the number, and change nothing")
@@ -115,6 +127,7 @@ def _check(arguments: argparse.Namespace) -> None:
         ("selector", {"show", "retry", "purge"}),
         ("id", {"show", "retry", "purge"}),
         ("topics", {"retry"}),
+        ("origin", {"retry"}),
         ("yes", {"purge"}),
         ("dry_run", {"retry", "purge"}),
     ):
@@ -228,6 +241,7 @@ def _retry(admin: Admin, connection: Connection, arguments: argparse.Namespace) 
     if arguments.dry_run:
         return _result(connection, arguments, "would be moved back", _count(admin, arguments))
     how = {"selector": arguments.selector, "message_ids": arguments.id, "topics": arguments.topics}
+    how["origin"] = arguments.origin or ()
     reporter = Reporter("dlq", "moved back")
     with reporter.interruptible():
         moved = admin.retry_dead_letters(arguments.queue, **how, progress=reporter)
@@ -278,7 +292,7 @@ def _result(connection: Connection, arguments: argparse.Namespace, done_so: str,
     if changed or changed.matched > sum(changed.stayed.values()):
         say("dlq", f"{_dead_letters(changed)} of {arguments.queue} {'was' if changed == 1 else 'were'} {done_so}")
     for reason, count in changed.stayed.items():
-        hint = ": --topics includes them" if reason.startswith("from a topic") else ""
+        hint = next((hint for begin, hint in HINTS.items() if reason.startswith(begin)), "")
         say("dlq", f"{_dead_letters(count)} stayed: {reason}{hint}")
     return FAILED if changed.stayed else 0
 
@@ -295,6 +309,9 @@ def _selector(arguments: argparse.Namespace) -> str:
     if arguments.id:
         quoted = ", ".join("'{}'".format(wanted.replace("'", "''")) for wanted in arguments.id)
         parts.append(f"JMSMessageID IN ({quoted})")
+    if arguments.origin:
+        quoted = ", ".join("'{}'".format(str(wanted).replace("'", "''")) for wanted in arguments.origin)
+        parts.append(f"{DESTINATION} IN ({quoted})")
     return " AND ".join(parts)
 
 

@@ -230,5 +230,5 @@ def retried_message(record: SourceRecord, topic: str, partitions: int, now: int)
         now: Milliseconds since the epoch.
     """
     number = origin_partition(record)
-    place = -1 if record.key() is not None else number if number < partitions else 0
+    place = -1 if record.key() is not None else number if 0 <= number < partitions else 0
     return Copy(topic, place, retried_record(record, now))

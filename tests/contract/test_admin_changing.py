@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
@@ -285,7 +285,7 @@ def test_dead_letters_go_back_to_where_they_came_from(kafka: Any, queue: Queue) 
 
 
 def test_dead_letters_of_a_deleted_queue_stay(kafka: Any, queue: Queue) -> None:
-    """Nothing is moved when an origin does not exist any more."""
+    """What came from a queue that does not exist any more stays, and the queue is not made again."""
     factory = ConnectionFactory(kafka.bootstrap_servers, redelivery=RedeliveryPolicy(max_deliveries=1))
     letters = dead_letter_queue(queue)
     with apart(kafka.bootstrap_servers, redelivery=RedeliveryPolicy(max_deliveries=1)) as connection:
@@ -298,9 +298,69 @@ def test_dead_letters_of_a_deleted_queue_stay(kafka: Any, queue: Queue) -> None:
     with Admin(factory) as admin:
         wait_for(lambda: admin.queue(queue).consumers == 0)
         admin.delete_queue(queue)
-        with pytest.raises(InvalidDestinationException, match=queue.queue_name):
-            admin.retry_dead_letters(letters)
+        changed = admin.retry_dead_letters(letters)
+        assert (changed, changed.matched) == (0, 1)
+        assert changed.stayed == {"from a destination that does not exist any more": 1}
         assert admin.count(letters) == 1
+        assert queue.queue_name not in {each.name for each in admin.queues()}
+
+
+def letter(origin: object, **more: str) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a dead letter that any program may write."""
+    named = {"JMS_kjms_Cause": "forged", "JMS_kjms_OriginalDestination": str(origin), **more}
+    return [("kjms", b"1;text"), *((name, value.encode()) for name, value in named.items())]
+
+
+def test_a_dead_letter_does_not_choose_where_it_goes(
+    admin_of: Admin, connection: Connection, queue: Queue, other: Queue, write: Callable[..., None]
+) -> None:
+    """It goes to the queue whose dead letters the queue has; to another one if the caller names that."""
+    letters = dead_letter_queue(queue)
+    for each in (queue, letters):
+        admin_of.create_queue(each)
+    write(letters, b"astray", headers=letter(other))
+    write(letters, b"own", headers=letter(queue))
+    write(letters, b"both", headers=[*letter(queue), ("JMS_kjms_OriginalDestination", str(other).encode())])
+    changed = admin_of.retry_dead_letters(letters)
+    assert changed.stayed == {"from a destination whose dead letters go to another queue, as they say": 2}
+    assert (browse(connection, queue), browse(connection, other)) == (["own"], [])
+    assert admin_of.retry_dead_letters(letters, origin=other.queue_name) == 2
+    assert (browse(connection, other), browse(connection, letters)) == (["astray", "both"], [])
+
+
+def test_a_bad_dead_letter_stops_no_other(
+    admin_of: Admin, connection: Connection, queue: Queue, write: Callable[..., None]
+) -> None:
+    """Those that cannot be moved stay, each with its reason, and the others are moved."""
+    letters = dead_letter_queue(queue)
+    for each in (queue, letters):
+        admin_of.create_queue(each)
+    gone = Queue(f"{queue.queue_name}-gone")
+    bad = [
+        letter(gone),
+        letter("nowhere"),
+        letter("queue://"),
+        letter("queue://a'b\0"),
+        letter("queue://kjms.registry"),
+        letter("queue://" + "x" * 5_000),
+        letter("temp-queue://a"),
+        [("JMS_kjms_Cause", b"forged"), ("JMS_kjms_OriginalDestination", b"queue://\xff")],
+        [("JMS_kjms_Cause", b"\xff"), ("JMS_kjms_OriginalDestination", None)],
+    ]
+    strange = [
+        letter(queue, JMS_kjms_OriginalPartition="9" * 5_000),
+        letter(queue, JMS_kjms_OriginalPartition="-7", JMS_kjms_Deliveries="9" * 5_000),
+        letter(queue, JMS_kjms_OriginalExpiration="9" * 5_000, JMS_kjms_LastFailure="9" * 18),
+    ]
+    for headers in [*bad, *strange]:
+        write(letters, b"body", headers=headers)
+    assert [each.dead_letters for each in [admin_of.dead_letters(letters)[0]]] == [len(bad) + len(strange)]
+    changed = admin_of.retry_dead_letters(letters, origin=[queue, gone])
+    assert changed == len(strange)
+    assert changed.stayed == {"from a destination that does not exist any more": 1}
+    changed = admin_of.retry_dead_letters(letters)
+    assert (changed, sum(changed.stayed.values())) == (0, len(bad))
+    assert len(browse(connection, queue)) == len(strange)
 
 
 def test_delayed_messages_are_cancelled_or_delivered(admin_of: Admin, connection: Connection, queue: Queue) -> None:

@@ -222,7 +222,14 @@ def test_what_expired_lives_on_when_it_is_retried(
         with session.create_consumer(queue) as consumer:
             assert consumer.receive(300) is None
         eventually(lambda: browse(connection, late))
-        kjms("dlq", "retry", late.queue_name)
+        run = kjms("dlq", "retry", late.queue_name, expected=1)  # its options do not name this expiry queue
+        assert b"1 dead letter stayed: from a destination whose dead letters go to another queue" in run.stderr
+        assert b"--origin NAME" in run.stderr
+        assert (
+            b"1 dead letter of"
+            in kjms(*("dlq", "retry", late.queue_name, "--origin", queue.queue_name, "--dry-run")).stderr
+        )
+        kjms("dlq", "retry", late.queue_name, "--origin", queue.queue_name)
         message = session.create_consumer(queue).receive(WAIT_MS)
         assert isinstance(message, TextMessage)
         assert (message.text, message.jms_expiration, message.jms_redelivered) == ("late", 0, False)
@@ -282,7 +289,8 @@ def test_nothing_is_moved_to_a_queue_that_is_gone(
     with started(kjms_broker) as connection:
         kill(connection, queue, "a")
         delete_topic(kjms_broker.bootstrap_servers, queue.queue_name)
-        assert queue.queue_name.encode() in kjms("dlq", "retry", dead.queue_name, expected=1).stderr
+        run = kjms("dlq", "retry", dead.queue_name, expected=1)
+        assert b"1 dead letter stayed: from a destination that does not exist any more" in run.stderr
         assert browse(connection, dead) == ["a"]
 
 
