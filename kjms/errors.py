@@ -24,6 +24,7 @@ from __future__ import annotations
 import difflib
 import reprlib
 from collections.abc import Iterable
+from typing import Final
 
 __all__ = [
     "IllegalStateException",
@@ -45,7 +46,28 @@ __all__ = [
     "shown",
 ]
 
-_SHORT = reprlib.Repr()
+READABLE_BITS: Final = 2_048
+"""Of whole numbers that are written in decimal: Python's limit of digits is 4,300, and can be set to 640, not lower."""
+
+
+def shown_integer(value: int) -> str:
+    """Return *value* in decimal digits; a very long one as how it begins, and its length.
+
+    >>> shown_integer(17), shown_integer(-(10**5000))
+    ('17', '-0x31e2080103… (16,610 bits)')
+    """
+    if value.bit_length() <= READABLE_BITS:
+        return str(value)
+    sign, digits = "-" * (value < 0), f"{abs(value):x}"
+    return f"{sign}0x{digits[:10]}… ({value.bit_length():,} bits)"
+
+
+class _Short(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        return super().repr_int(x, level) if x.bit_length() <= READABLE_BITS else shown_integer(x)
+
+
+_SHORT = _Short()
 _SHORT.maxstring = _SHORT.maxother = 60
 
 

@@ -418,6 +418,8 @@ def _message_of(form: dict[str, list[str]], properties: list[tuple[str, str, str
             body = json.loads(body)
         except ValueError as error:
             raise ValueError(f"the body is not JSON: {error}") from error
+        except RecursionError as error:
+            raise ValueError("the body is JSON that is nested too deeply") from error
     headers: dict[str, Any] = {name: _one(form, name) for name in ("JMSType", "JMSCorrelationID", "JMSReplyTo")}
     if _one(form, "priority"):
         headers["JMSPriority"] = _whole(form, "priority", least=0)

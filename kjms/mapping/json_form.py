@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kjms.destinations import Queue, parse_destination
-from kjms.errors import MessageFormatException, shown
+from kjms.errors import READABLE_BITS, MessageFormatException, shown, shown_integer
 from kjms.mapping import decode
 from kjms.mapping._encode import LAYOUT_VERSION
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
@@ -40,7 +40,7 @@ IGNORED_HEADERS: Final = frozenset(
 
 PROPERTY_KINDS: Final = frozenset({"boolean", "byte", "short", "int", "long", "float", "double", "string"})
 ENTRY_KINDS: Final = PROPERTY_KINDS | {"char", "bytes"}
-PLAIN_TAGS: Final = frozenset({"bytes", "double", "map"})
+PLAIN_TAGS: Final = frozenset({"bytes", "double", "integer", "map"})
 UNREADABLE: Final = (MessageFormatException, ValueError, TypeError, RecursionError)
 """Exceptions of reading the body of a damaged record."""
 
@@ -136,6 +136,8 @@ def _plain(value: Any) -> object:
         return {"bytes": _base64(value)}
     if isinstance(value, float) and not math.isfinite(value):
         return {"double": text_of("double", value)}
+    if isinstance(value, int) and value.bit_length() > READABLE_BITS:
+        return {"integer": hex(value)}
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
@@ -166,8 +168,19 @@ def _plain_body(message: Message) -> str:
         return json.dumps([value for _, value in message._body], ensure_ascii=False, default=_base64)
     if isinstance(message, ObjectMessage):
         codec, data = message.serialized or ("", b"")
-        return _base64(data) if codec else json.dumps(message.object, ensure_ascii=False, default=_base64)
+        return _base64(data) if codec else json.dumps(_shown(message.object), ensure_ascii=False, default=_base64)
     return ""
+
+
+def _shown(value: Any) -> object:
+    """Return a part of an object for people: whole numbers that are too long for JSON are shortened."""
+    if isinstance(value, int) and value.bit_length() > READABLE_BITS:
+        return shown_integer(value)
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _shown(item) for name, item in value.items()}
+    return value
 
 
 def _tagged(kind: str, value: Any) -> object:
@@ -211,9 +224,18 @@ def from_json(line: str, now_ms: int) -> Draft:
     {'priority': 7}
     """
     try:
+        return _draft(line, now_ms)
+    except RecursionError:
+        raise ValueError("not a message: its JSON is nested too deeply") from None
+
+
+def _draft(line: str, now_ms: int) -> Draft:
+    try:
         form = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
+    except ValueError:  # Python's limit of digits
+        raise ValueError("not a message: a number has too many digits") from None
     if not isinstance(form, dict) or not form.keys() <= {"body", "properties", "headers", "damage"}:
         raise ValueError("a message is a JSON object with only body, properties and headers")
     draft = Draft(_message(form.get("body")))
@@ -368,6 +390,8 @@ def _from_plain(value: Any) -> Any:
                 return _bytes(inner, "body")
             if kind == "double":
                 return parsed("double", str(inner))
+            if kind == "integer" and isinstance(inner, str):
+                return int(inner, 16)
             if kind == "map":
                 value = _object(inner, "body")
         return {name: _from_plain(item) for name, item in value.items()}

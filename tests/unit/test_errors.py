@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kjms import ConnectionFactory, QueueConnectionFactory, aio, errors
+from kjms import ConnectionFactory, MessageFormatException, QueueConnectionFactory, TextMessage, aio, errors
 from kjms.engine.kafka import jms_error
 
 CLASSES = [getattr(errors, name) for name in errors.__all__ if name.endswith("Exception")]
@@ -70,3 +70,15 @@ def test_a_setting_that_there_is_not_is_named_with_its_class(factory: type) -> N
         factory("localhost:9092", prefech=5)
     with pytest.raises(TypeError, match=f"{factory.__name__} has no setting 'xyz'; there are bootstrap_servers"):
         factory("localhost:9092", xyz=5)
+
+
+def test_values_with_more_digits_than_python_writes_are_shown() -> None:
+    """An error about such a value is the error, and not one of writing its text."""
+    assert errors.shown(-(10**5_000)) == "-0x31e2080103… (16,610 bits) (int)"
+    assert errors.shown([10**5_000]) == "[0x31e2080103… (16,610 bits)] (list)"
+    assert errors.shown(10**600).startswith("1000")
+    message = TextMessage()
+    with pytest.raises(MessageFormatException, match="0x31e2080103"):
+        message.set_int_property("n", 10**5_000)
+    with pytest.raises(ValueError, match="from 0 to 9"):
+        message.jms_priority = 10**5_000

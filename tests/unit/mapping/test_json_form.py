@@ -198,6 +198,11 @@ def test_what_has_expired_stays_expired() -> None:
         ('{"headers": {"JMSReplyTo": "answers"}}', "queue://NAME"),
         ('{"headers": {"JMSType": 5}}', "jms_type"),
         ('{"headers": {"JMSExpiration": "soon"}}', "JMSExpiration"),
+        ('{"properties": {"a": ' + "1" * 5_000 + "}}", "a number has too many digits"),
+        ('{"properties": {"a": ' + "1" * 4_000 + "}}", "which is no long"),
+        ('{"body": {"object": {"integer": "0xyz"}}}', "0xyz"),
+        ('{"body": {"object": ' + "[" * 2_000 + "]" * 2_000 + "}}", "nested too deeply"),
+        ('{"body": {"object": ' + '{"a":' * 900 + "1" + "}" * 900 + "}}", "nested too deeply"),
     ],
 )
 def test_what_is_no_message_is_refused(line: str, said: str) -> None:
@@ -274,6 +279,11 @@ BODIES: list[tuple[Message, object, str]] = [
     (ObjectMessage(), {"object": None}, "null"),
     (ObjectMessage({"bytes": b"\0"}), {"object": {"map": {"bytes": {"bytes": "AA=="}}}}, '{"bytes": "AA=="}'),
     (ObjectMessage({"double": 1}), {"object": {"map": {"double": 1}}}, '{"double": 1}'),
+    (ObjectMessage({"integer": 1}), {"object": {"map": {"integer": 1}}}, '{"integer": 1}'),
+    (ObjectMessage([2**2_048, -(2**2_048)]), {"object": [{"integer": hex(2**2_048)}, {"integer": hex(-(2**2_048))}]},
+     '["0x1000000000… (2,049 bits)", "-0x1000000000… (2,049 bits)"]'),
+    (ObjectMessage({"n": [10**5_000]}), {"object": {"n": [{"integer": hex(10**5_000)}]}},
+     '{"n": ["0x31e2080103… (16,610 bits)"]}'),
     (ObjectMessage({"map": 1}), {"object": {"map": {"map": 1}}}, '{"map": 1}'),
     (ObjectMessage({"map": 1, "a": math.inf}), {"object": {"map": 1, "a": {"double": "Infinity"}}},
      '{"map": 1, "a": Infinity}'),
