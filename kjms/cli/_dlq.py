@@ -17,9 +17,7 @@ from kjms.cli._terminal import agrees, columns, escaped, json_text, moment, say,
 from kjms.client.engine_access import engine_of
 from kjms.destinations import Queue
 from kjms.errors import JMSException
-from kjms.mapping.dead_letters import (
-    CAUSE,
-)
+from kjms.mapping.dead_letters import CAUSE, DESTINATION
 from kjms.mapping.json_form import to_json
 from kjms.mapping.names import topic_for
 
