@@ -106,9 +106,14 @@ class SelectorQueue(Generic[D, C]):
         self._level(priority).extend(deliveries)
 
     def put_back(self, delivery: D) -> None:
-        """Put *delivery* in its old place, or before the others of its priority until they are sorted."""
-        self.size += 1
+        """Put *delivery* in its old place, or before the others of its priority until they are sorted.
+
+        What another selector queue gave away is still listed here: it must not be listed twice.
+        """
         level = self._level(delivery.priority)
+        if level and level[0] is delivery:
+            return
+        self.size += 1
         if level and level[-1].order < delivery.order:
             level.append(delivery)
         else:
@@ -153,10 +158,14 @@ class SelectorQueue(Generic[D, C]):
         return True
 
     def sort(self) -> None:
-        """Bring what came back into its old place."""
+        """Bring what came back into its old place: once, though it may have been listed still."""
         self.tidy()
         self.is_sorted = True
-        self.levels = [(rank, deque(sorted(level, key=_order))) for rank, level in self.levels]
+        self.levels = [
+            (rank, deque({delivery.order: delivery for delivery in sorted(level, key=_order)}.values()))
+            for rank, level in self.levels
+        ]
+        self.size = sum(len(level) for _, level in self.levels)
 
     @property
     def taken_at(self) -> float:

@@ -12,6 +12,7 @@ from kjms.engine.consumer.assignment import Assignment
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import AssignedPartition, Delivery
 from kjms.engine.consumer.dispatcher import Dispatcher
+from kjms.engine.consumer.in_flight import InFlight
 from kjms.engine.consumer.peer_sharing import BUSY_SECONDS
 from kjms.engine.consumer.relocations import Relocations
 from kjms.engine.consumer.selector_queue import STUCK_SECONDS
@@ -104,6 +105,24 @@ def test_what_was_handed_over_goes_back_from_busy_consumers() -> None:
     assert dispatcher.take(slot) is None
     assert dispatcher.sharing.has_reopened
     assert dispatcher.sharing.wants(without_withdrawn=True) == {None}
+    assert dispatcher.held == 0
+
+
+def test_a_message_that_came_back_goes_to_a_peer_once() -> None:
+    """A message that one consumer had, and another one matches, too, is ready for each of them once when it is back."""
+    dispatcher, slot, partition = shared_dispatcher(room=10)
+    unused: Any = None
+    other = ConsumerSlot(unused, parse_selector("n < 5"), threading.Event())
+    dispatcher.join(other)
+    arrive(dispatcher, partition, 3)
+    in_flight = InFlight(dispatcher, lambda: 0)
+    for taker in (slot, other, slot):
+        in_flight.give_back([delivery for delivery in [dispatcher.take(taker)] if delivery is not None])
+    assert other.queue is not None
+    assert [delivery.offset for delivery in other.queue] == [0, 1, 2]
+    dispatcher.sharing.share(1.0)
+    dispatcher.sharing.share(1.0 + BUSY_SECONDS)
+    assert [delivery.offset for _, delivery in dispatcher.sharing.leaving] == [0, 1, 2]
     assert dispatcher.held == 0
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kjms.destinations import Queue
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
@@ -144,6 +145,18 @@ class Sessions(RuleBasedStateMachine):
         """As `Upkeep` does."""
         self.is_certain = True
         self.dispatcher.selector_queues.wake_all()
+
+    @invariant()
+    def each_message_is_listed_once(self) -> None:
+        """A selector queue lists no message twice, and a message knows in how many it is ready."""
+        dispatcher = getattr(self, "dispatcher", None)
+        if dispatcher is None:
+            return
+        listed = [list(queue) for queue in dispatcher.selector_queues.values()]
+        assert [len({each.order for each in deliveries}) for deliveries in listed] == [*map(len, listed)]
+        counts = Counter(delivery for deliveries in listed for delivery in deliveries)
+        assert all(delivery.ready_in == count for delivery, count in counts.items())
+        assert dispatcher.held == len(counts)
 
     def poll_all(self, wakeup: threading.Event) -> None:
         for slot in self.slots:
