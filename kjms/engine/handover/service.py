@@ -27,6 +27,7 @@ ASK_SECONDS: Final = 10.0  # how long Kafka may take to find an offset
 WAIT_MS: Final = 500  # a new record ends the wait; a fetch that brings none is repeated after that
 BATCH: Final = 500  # records taken from librdkafka at once
 CLOSE_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 1.0  # after an unexpected error of the Kafka client
 WARNING_SECONDS: Final = 30.0  # between warnings of the same trouble
 
 
@@ -119,27 +120,34 @@ class HandoverService:
     def _run(self) -> None:
         try:
             while not self._closing:
-                with self._changed:
-                    members = list(self._members.values())
-                self._unassign(members)  # first: a queue may have been closed and opened again
-                if not members:
+                try:
+                    self._serve()
+                except Exception:  # it must not end the thread: handover would end for all queues
+                    self._failed("exchange messages with other processes")
                     with self._changed:
-                        self._changed.wait_for(lambda: self._members or self._closing)
-                    continue
-                for member in members:
-                    self._tick(member)
-                now = time.monotonic()
-                seconds = TICK_SECONDS if any(member.is_busy(now) for member in members) else IDLE_TICK_SECONDS
-                if self._consumer is not None and any(member.is_followed for member in members):
-                    self._read(self._consumer, seconds)
-                else:
-                    with self._changed:
-                        self._changed.wait_for(lambda: self._closing, seconds)
-        except Exception:  # without handover, all else continues
-            _log.exception("this process no longer exchanges messages with others")
+                        self._changed.wait_for(lambda: self._closing, RETRY_SECONDS)
         finally:
             if self._consumer is not None:
                 self._consumer.close()
+
+    def _serve(self) -> None:
+        """Call each member once, and read what has come."""
+        with self._changed:
+            members = list(self._members.values())
+        self._unassign(members)  # first: a queue may have been closed and opened again
+        if not members:
+            with self._changed:
+                self._changed.wait_for(lambda: self._members or self._closing)
+            return
+        for member in members:
+            self._tick(member)
+        now = time.monotonic()
+        seconds = TICK_SECONDS if any(member.is_busy(now) for member in members) else IDLE_TICK_SECONDS
+        if self._consumer is not None and any(member.is_followed for member in members):
+            self._read(self._consumer, seconds)
+        else:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing, seconds)
 
     def _tick(self, member: Member) -> None:
         try:
@@ -152,6 +160,15 @@ class HandoverService:
                 _log.log(level_of(failure, logging.WARNING), "%s; tried again", failure)
             with self._changed:
                 self._changed.wait_for(lambda: self._closing, TICK_SECONDS)
+        except Exception:  # of this queue; others are served all the same
+            self._failed(f"do the handover of {member.interest_topic}")
+
+    def _failed(self, doing: str) -> None:
+        """Log an unexpected error that came while *doing* something: not each time where it comes again and again."""
+        now = time.monotonic()
+        if now - self._last_warned.get(doing, -WARNING_SECONDS) > WARNING_SECONDS:
+            self._last_warned[doing] = now
+            _log.exception("could not %s: an error of kjms, please report it; tried again", doing)
 
     def _unassign(self, members: list[Member]) -> None:
         """Stop reading for handovers that have ended."""
@@ -172,7 +189,10 @@ class HandoverService:
             with self._changed:
                 member = self._members.get(record.topic() or "")
             if member is not None:
-                member.received(record.offset() or 0, record.value())
+                try:
+                    member.received(record.offset() or 0, record.value())
+                except Exception:  # what follows, and other queues, are served all the same
+                    self._failed(f"take in a record of {member.interest_topic}")
 
     def close(self, timeout: CloseTimeout) -> None:
         """End the thread."""

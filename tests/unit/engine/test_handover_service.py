@@ -89,3 +89,39 @@ def test_a_queue_that_is_opened_again_while_the_thread_looks_is_followed_anew(
     wait_for(lambda: member.offsets == [0, 1, 2, 0, 1, 2])
     service.close(FULL_TIMEOUT)
     assert warnings(caplog) == []
+
+
+def test_an_unexpected_error_of_one_handover_ends_neither_it_nor_others(
+    service: HandoverService, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Errors in a tick and in what a record does are logged once each; the thread calls this member and others on."""
+
+    class Failing(Following):
+        ticks = 0
+
+        def tick(self, now: float) -> None:
+            super().tick(now)
+            self.ticks += 1
+            if self.ticks > 1:
+                raise RuntimeError("tick")
+
+        def received(self, offset: int, value: bytes | None) -> None:
+            super().received(offset, value)
+            raise RuntimeError("record")
+
+    class Silent(Following):
+        interest_topic = "another"
+        ticks = 0
+
+        def tick(self, _now: float) -> None:
+            self.ticks += 1
+
+    failing, silent = Failing(service), Silent(service)
+    service.join(failing)
+    service.join(silent)
+    wait_for(lambda: failing.offsets == [0, 1, 2] and failing.ticks > 3 and silent.ticks > 3)
+    service.close(FULL_TIMEOUT)
+    assert [message[:30] for message in warnings(caplog)] == [
+        "could not take in a record of ",
+        "could not do the handover of i",
+    ]
