@@ -205,6 +205,46 @@ def test_what_a_consumer_leaves_goes_back(process: Process, queue: Queue, eventu
     assert staying.receive(NOTHING_MS) is None
 
 
+@pytest.mark.requirement("JMS-5.8-2")
+@pytest.mark.parametrize("waiting", ["the owner", "a third process"])
+def test_what_an_idle_consumer_was_handed_goes_to_one_that_waits(
+    process: Process, queue: Queue, eventually: Eventually, waiting: str
+) -> None:
+    """A consumer that does not receive, in a process whose other consumer waits, holds no message back from others."""
+    home = process()
+    here = owner_of(home, queue, "kind = 'first'")
+    assert text(here.receive(WAIT_MS)) == "hello"
+    other = process()
+    consume(other, queue, "kind = 'third'").message_listener = lambda message: None
+    idle = consume(other, queue, "kind = 'second'")
+    send(home, queue, *"abc", properties={"kind": "second"})
+    eventually(lambda: consumer_statistics(idle).ready == 3)
+    late = consume(home if waiting == "the owner" else process(), queue, "kind = 'second'")
+    assert texts(late, 3) == ["a", "b", "c"]
+    send(home, queue, "d", properties={"kind": "second"})
+    assert text(idle.receive(WAIT_MS)) == "d"
+
+
+def test_a_consumer_that_asks_from_time_to_time_is_handed_a_message(process: Process, queue: Queue) -> None:
+    """Consumers of two processes that look for a message in turn, and do not wait, do not send it to and fro."""
+    home = process()
+    owner_of(home, queue, "kind = 'first'")
+    looking = [consume(process(), queue, "kind = 'second'") for _ in range(2)]
+    for consumer in looking:
+        assert consumer.receive(NOTHING_MS) is None
+    send(home, queue, "a", properties={"kind": "second"})
+    found: list[str] = []
+
+    def look() -> bool:
+        time.sleep(0.6)  # longer than a message stays with a consumer that asks for nothing, at first
+        looking.reverse()
+        found.extend(text(each) for each in [looking[0].receive_no_wait()] if each is not None)
+        return bool(found)
+
+    wait_for(look)
+    assert found == ["a"]
+
+
 def test_what_is_handed_over_is_part_of_transactions(process: Process, queue: Queue) -> None:
     """A rollback redelivers what was handed over, marked and counted; a commit settles it."""
     home = process()

@@ -52,6 +52,7 @@ class ConsumerSlot:
         self.batch_until = 0.0  # until when, by time.monotonic, the session may take from it without the source's lock
         self.streak = 0
         self.taken_at = 0.0  # when it took the message that it is busy with; 0: it has asked for another since
+        self.idle_since = 0.0  # when it was started, or gave up waiting; 0: it waits, or has taken a message
 
     @property
     def is_waiting(self) -> bool:
@@ -118,6 +119,7 @@ class ConsumerSlot:
     def took(self, delivery: Delivery | None, now: float) -> float:
         """Note that the consumer took *delivery*, or found nothing; return how long it was busy with the one before."""
         worked = now - self.taken_at if self.taken_at else 0.0
+        self.idle_since = 0.0
         if delivery is None:
             self.taken_at, self.streak = 0.0, 0
         else:
@@ -132,6 +134,8 @@ class ConsumerSlot:
     def rest(self) -> None:
         """Wait no longer: pass on the wake-up that may have come too late for this consumer."""
         self.reader.rest(self)
+        if not self.taken_at:
+            self.idle_since = time.monotonic()
 
 
 class SlotSource(MessageSource, Protocol):

@@ -93,7 +93,7 @@ class FlowControl:
 
     def share(self) -> None:
         """Let other processes have what consumers here have no time for."""
-        if self._handover is not None and self._dispatcher.sharing.peers:
+        if self._handover is not None and self._handover.is_sharing:
             with self._lock:
                 self._is_to_share = self._handover.share(time.monotonic())
                 self._capacity = self._intake.limit + self._dispatcher.sharing.room

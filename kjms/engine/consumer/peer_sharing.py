@@ -190,8 +190,9 @@ class PeerSharing:
     def share(self, now: float) -> bool:
         """Let peers have some of what matches consumers here, too, where these have been busy for a while by *now*.
 
-        Message groups stay here, and what peers handed over; so do as many messages as there are consumers, while
-        these take them quickly. Return whether time alone may change what is to be shared: to be called again soon.
+        Message groups stay here, and what peers handed over, unless no consumer here asks for it; so do as many
+        messages as there are consumers, while these take them quickly. Return whether time alone may change what is to
+        be shared: to be called again soon.
         """
         pressed = []
         is_soon = False
@@ -203,20 +204,27 @@ class PeerSharing:
         if takers:
             self._held.batches.recall()
             for queue in pressed:
-                self._share(queue, takers, len(queue.slots) if now - queue.taken_at < BUSY_SECONDS else 0)
+                self._share(queue, takers, now)
         return is_soon
 
-    def _share(self, queue: SelectorQueue[Delivery, ConsumerSlot], takers: list[Peer], own: int) -> None:
-        """Let *takers* have the oldest of *queue*, but not the last *own*: who gets these later gets them in order."""
+    def _share(self, queue: SelectorQueue[Delivery, ConsumerSlot], takers: list[Peer], now: float) -> None:
+        """Let *takers* have the oldest of *queue*, but not the last ones where its consumers are quick.
+
+        The consumers that get these later get them in order.
+        """
+        own = len(queue.slots) if now - queue.taken_at < BUSY_SECONDS else 0
+        is_idle = queue.is_withdrawn or queue.is_idle(now)
         ready = [*itertools.islice(queue, self._limit + own)]
         for delivery in ready[: len(ready) - own]:
             if not takers:
                 return
-            if delivery.group is not None or delivery.partition.is_transfer:
+            if delivery.group is not None or (delivery.partition.is_transfer and not is_idle):
                 continue
             wanting = [p for p in takers if None in p.wants or p.does_want(delivery.message(self._destination))]
             if wanting:
                 peer = max(wanting, key=_free_room)
+                if delivery.partition.is_transfer:
+                    queue.withdraw(now)
                 self._held.held -= 1
                 self._leave(delivery, peer)
                 if not peer.room(is_targeted=False):
@@ -234,10 +242,7 @@ class PeerSharing:
 
     def may_get_stuck(self, now: float) -> bool:
         """Return whether messages are ready for consumers none of which waits, and which have not been busy long."""
-        return any(
-            not (queue.waiting or queue.is_stuck(now)) and next(iter(queue), None) is not None
-            for queue in self._held.selector_queues.values()
-        )
+        return any(queue.may_get_stuck(now) for queue in self._held.selector_queues.values())
 
     def send_back(self, now: float) -> list[Delivery]:
         """Remove and return what peers handed over that is stuck, by *now*, behind busy consumers.
@@ -257,7 +262,7 @@ class PeerSharing:
                 delivery.state = RELOCATE[delivery.state]
                 delivery.ready_in = 0
                 self._held.held -= 1
-                queue.is_withdrawn = True
+                queue.withdraw(now)
                 gone.append(delivery)
         return gone
 

@@ -37,6 +37,7 @@ class Waiter(Protocol):
 
     wakeup: threading.Event
     taken_at: float
+    idle_since: float
 
     @property
     def batch(self) -> Sized:
@@ -59,6 +60,7 @@ class SelectorQueue(Generic[D, C]):
         is_sorted: Whether all that was put back is in its place.
         busy_since: Since when, as far as was looked, no consumer has waited; 0: one does, or did at the last look.
         is_withdrawn: Whether its consumers are so busy that other processes are to keep what it wants.
+        patience: For how many seconds what was handed over waits for consumers that do not ask, while others wait.
         rotation: Whether its consumers rotate.
     """
 
@@ -67,6 +69,7 @@ class SelectorQueue(Generic[D, C]):
         "is_sorted",
         "is_withdrawn",
         "levels",
+        "patience",
         "prune_at",
         "rotation",
         "selector",
@@ -87,6 +90,7 @@ class SelectorQueue(Generic[D, C]):
         self.woken: set[C] = set()
         self.busy_since = 0.0
         self.is_withdrawn = False
+        self.patience = STUCK_SECONDS
         self.rotation = Rotation(self.slots, self.waiting, self.woken)
 
     def __iter__(self) -> Iterator[D]:
@@ -186,6 +190,29 @@ class SelectorQueue(Generic[D, C]):
     def is_stuck(self, now: float) -> bool:
         """Whether each of its consumers has been busy for long with the message that it took last."""
         return not self.waiting and all(0 < slot.taken_at <= now - STUCK_SECONDS for slot in self.slots)
+
+    def may_get_stuck(self, now: float) -> bool:
+        """Return whether messages are ready, and time alone may change whether its consumers are stuck."""
+        if self.waiting or self.is_stuck(now) or not all(slot.taken_at for slot in self.slots):
+            return False
+        return next(iter(self), None) is not None
+
+    def is_idle(self, now: float) -> bool:
+        """Whether each of its consumers has been busy for long, or has not asked for a message for long."""
+        return not self.waiting and all(
+            0 < (slot.taken_at or slot.idle_since) <= now - (STUCK_SECONDS if slot.taken_at else self.patience)
+            for slot in self.slots
+        )
+
+    def withdraw(self, now: float) -> None:
+        """Have other processes keep what it wants until one of its consumers waits, by *now*: they have time for it.
+
+        A consumer that asks from time to time, but does not wait, would never get a message that others always take
+        away before it asks again. So what is handed over next stays twice as long.
+        """
+        if not self.is_withdrawn and not self.is_stuck(now):
+            self.patience *= 2
+        self.is_withdrawn = True
 
     def wake_one(self) -> bool:
         """Wake the consumer that has waited longest; tell whether there was one."""

@@ -41,6 +41,7 @@ class StartedSlots:
     def start(self, slot: ConsumerSlot) -> None:
         """Let messages come to *slot*."""
         slot.is_started = True
+        slot.taken_at, slot.idle_since = 0.0, time.monotonic()
         self.count += 1
         ConsumerSlot.starts += 1
         self._idle_since = 0.0

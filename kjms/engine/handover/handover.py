@@ -161,13 +161,18 @@ class Handover:
         if self._interest.is_idle:
             self.publish()
 
+    @property
+    def is_sharing(self) -> bool:
+        """Whether there are processes to share with, or messages that they handed over."""
+        return bool(self._sharing.peers or self._transfers.open)
+
     def share(self, now: float) -> bool:
         """Let peers have messages of busy consumers; return whether to look again soon."""
-        if not self._sharing.peers:
-            return False
-        self._sharing.offer_waiting()  # also what a peer had read before its position was known
-        is_soon = self._sharing.share(now)
-        self._ask(now)
+        is_soon = False
+        if self._sharing.peers:
+            self._sharing.offer_waiting()  # also what a peer had read before its position was known
+            is_soon = self._sharing.share(now)
+            self._ask(now)
         if self._transfers.open:
             stuck = self._sharing.send_back(now)  # requested in advance for consumers that are busy
             if stuck:
@@ -190,10 +195,17 @@ class Handover:
 
     def _wants(self) -> set[str | None]:
         """Return the selectors of the consumers here, if other processes may have messages for them."""
-        consumer, partitions = self._consumer, self._topics.source_partitions
-        if not consumer.is_wanting or (partitions and len(consumer.numbers()) >= partitions):
+        consumer = self._consumer
+        if not consumer.is_wanting or not (self._transfers.number != NONE or self._has_more_elsewhere()):
             return set()
         return self._sharing.wants() if consumer.keeps_unmatched else {None}
+
+    def _has_more_elsewhere(self) -> bool:
+        """Return whether other processes have partitions of the queue, or messages that were handed over to them."""
+        partitions = self._topics.source_partitions
+        if not partitions or len(self._consumer.numbers()) < partitions:
+            return True
+        return any(peer.credit.outstanding for peer in self.peers)
 
     def _free_wants(self) -> set[str | None]:
         """Return those of them whose consumers are not too busy."""
@@ -268,7 +280,7 @@ class Handover:
         self._claim(now)
         transfers.sweep(now)
         transfers.open_claimed(self._begin_with)
-        transfers.close_idle(now, is_needed=lambda: bool(self._wants()))
+        transfers.close_idle(now, is_needed=lambda: self._consumer.is_wanting and self._has_more_elsewhere())
         transfers.release()
         with self._lock:
             self._return_unwanted()

@@ -108,6 +108,47 @@ def test_what_was_handed_over_goes_back_from_busy_consumers() -> None:
     assert dispatcher.held == 0
 
 
+def test_what_was_handed_over_to_an_idle_consumer_goes_to_a_peer_that_waits() -> None:
+    """It stays for a while, as the consumer may ask again; where it asks too late, the next one stays twice as long."""
+    box = AssignedPartition("t.kjms.handover", 0, EMPTY, is_kept=False, is_transfer=True)
+    dispatcher, slot, _ = shared_dispatcher(room=1)
+    peer, sharing, now = next(iter(dispatcher.sharing.peers)), dispatcher.sharing, 1.0
+    for number in range(3):
+        arrive(dispatcher, box, 1, start=number)
+        patience = STUCK_SECONDS * 2**number
+        slot.idle_since = now  # it has found nothing, and does not wait
+        sharing.share(now)
+        sharing.share(now + patience * 0.99)
+        assert sharing.leaving == []
+        assert not sharing.may_get_stuck(now)
+        sharing.share(now + patience)
+        assert [(to, delivery.offset) for to, delivery in sharing.leaving] == [(peer, number)]
+        assert (sharing.wants(), sharing.wants(without_withdrawn=True)) == ({None}, set())
+        arrive(dispatcher, box, 1, start=10 + number)  # it was on its way
+        peer.written(None)
+        sharing.share(now + patience)
+        assert [delivery.offset for _, delivery in sharing.leaving] == [number, 10 + number]
+        peer.written(None)
+        sharing.leaving.clear()
+        assert dispatcher.take(slot) is None
+        slot.took(None, now)
+        sharing.share(now + 100)  # it waits
+        dispatcher.rest(slot)
+        now += 100
+
+
+def test_what_was_handed_over_to_an_idle_consumer_stays_while_no_peer_waits() -> None:
+    """It goes nowhere else for its own sake: a consumer that asks once an hour finds it."""
+    box = AssignedPartition("t.kjms.handover", 0, EMPTY, is_kept=False, is_transfer=True)
+    dispatcher, slot, _ = shared_dispatcher()
+    arrive(dispatcher, box, 1)
+    slot.idle_since = 1.0
+    dispatcher.sharing.share(1.0)
+    dispatcher.sharing.share(3_600.0)
+    assert (dispatcher.sharing.leaving, dispatcher.sharing.send_back(3_600.0)) == ([], [])
+    assert dispatcher.take(slot) is not None
+
+
 def test_a_message_that_came_back_goes_to_a_peer_once() -> None:
     """A message that one consumer had, and another one matches, too, is ready for each of them once when it is back."""
     dispatcher, slot, partition = shared_dispatcher(room=10)
