@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -84,6 +85,46 @@ def test_a_message_that_comes_again_keeps_its_place_in_its_group(connection: Con
     assert behind.receive(NOTHING_MS) is None
     leaving.close()
     assert texts(behind, 3) == ["1", "2", "3"]
+
+
+@pytest.mark.requirement("JMS-3.5.9-8")
+def test_another_consumers_look_at_a_group_changes_no_order(
+    connection: Connection, queue: Queue, eventually: Eventually
+) -> None:
+    """A session with a message of a group gets the next ones in order, whichever of them another session asked for."""
+    first = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+    second = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue, "kind = 'late'")
+    send(connection, queue, "1", group="g")
+    assert texts(first, 1) == ["1"]
+    send(connection, queue, "2", group="g")
+    send(connection, queue, "3", group="g", properties={"kind": "late"})
+    eventually(lambda: consumer_statistics(first).ready == 2)
+    assert second.receive(NOTHING_MS) is None
+    assert texts(first, 2) == ["2", "3"]
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_what_a_session_rolled_back_goes_to_others_while_it_waits_elsewhere(
+    connection: Connection, queue: Queue, group: str | None
+) -> None:
+    """A consumer that a session does not ask again keeps what it had no longer than a moment."""
+    session = connection.create_session(Session.SESSION_TRANSACTED)
+    first, elsewhere = session.create_consumer(queue), session.create_consumer(Queue(f"{queue.queue_name}.other"))
+    other = connection.create_session().create_consumer(queue)
+    send(connection, queue, "1", "2", group=group)
+    assert texts(first, 1) == ["1"]
+    if group:
+        assert other.receive(NOTHING_MS) is None
+    else:
+        assert texts(other, 1) == ["2"]
+    session.rollback()
+    found: list[Message | None] = []
+    waiting = threading.Thread(target=lambda: found.append(elsewhere.receive(WAIT_MS)))
+    waiting.start()
+    assert texts(other, 2 if group else 1) == ["1", "2"][: 2 if group else 1]
+    send(connection, Queue(f"{queue.queue_name}.other"), "over")
+    waiting.join()
+    assert [text(message) for message in found] == ["over"]
 
 
 @pytest.mark.requirement("JMS-3.5.9-8")

@@ -47,6 +47,7 @@ class ConsumerSlot:
         self.is_open = True
         self.has_priorities = False
         self.returned: deque[Delivery] = deque()  # what this consumer gets again, before anything else
+        self.returned_at = 0.0  # when it was returned
         self.queue: SelectorQueue[Delivery, ConsumerSlot] | None = None  # while it is started
         self.batch: deque[Delivery] = deque()  # dispatched to this consumer; its session has not taken it yet
         self.batch_until = 0.0  # until when, by time.monotonic, the session may take from it without the source's lock

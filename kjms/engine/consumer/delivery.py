@@ -468,6 +468,7 @@ class Slot(Protocol):
         wakeup: Set when there may be something to poll.
         is_started: Whether messages may come.
         returned: What the consumer gets again, before anything else.
+        returned_at: When it was returned.
         has_priorities: Whether it took a message that is more, or less, urgent than others; its session notes that.
     """
 
@@ -475,6 +476,7 @@ class Slot(Protocol):
     is_started: bool
     has_priorities: bool
     returned: deque[Delivery]
+    returned_at: float
 
     @property
     def reader(self) -> MessageSource:

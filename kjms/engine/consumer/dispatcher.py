@@ -33,6 +33,7 @@ from kjms.txn.delivery_states import (
 __all__ = ["Dispatcher"]
 
 OVERTAKING: Final = 10  # times the limit: so many later messages may be dispatched before one that is less urgent
+RETURNED_SECONDS: Final = 0.5  # in which a consumer that gave a message back may ask for it before others do
 MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
 
 
@@ -260,15 +261,8 @@ class Dispatcher:
             return delivery
         if slot.batch:
             return slot.batch.popleft()
-        if self.groups.waiting:
-            for delivery in self.groups.followers(slot.wakeup):
-                if self._wants(queue, delivery):
-                    if not self._may_dispatch(delivery):
-                        return None
-                    self.groups.follow(delivery)
-                    self._dispatch(slot, delivery)
-                    return delivery
-        for _, ready in queue.levels if len(queue.levels) < 2 else queue.by_turn(OVERTAKING * self._limit):
+        following = self._following(slot, queue) if self.groups.waiting else None
+        for rank, ready in queue.levels if len(queue.levels) < 2 else queue.by_turn(OVERTAKING * self._limit):
             while ready:
                 delivery = ready[0]
                 if delivery.state is not READY:
@@ -278,15 +272,38 @@ class Dispatcher:
                     ready.popleft()
                     queue.size -= 1
                     self.held -= 1
+                elif following is not None and (-following.priority, following.order) < (rank, delivery.order):
+                    return self._follow(slot, queue, following)
                 elif self._may_dispatch(delivery):
-                    self._dispatch(slot, delivery)  # before it is taken out: Ctrl-C may come at each call
+                    self._dispatch(slot, queue, delivery)  # before it is taken out: Ctrl-C may come at each call
                     ready.popleft()
                     queue.size -= 1
                     self.held -= 1
                     return delivery
                 else:
                     return None
-        return None
+        return None if following is None else self._follow(slot, queue, following)
+
+    def _following(self, slot: ConsumerSlot, queue: _Queue) -> Delivery | None:
+        """Return what *slot* may have, and wants, of what waits for its session: the first of each group."""
+        firsts = (self._first_for(slot, queue, group.waiting) for group in self.groups.followed_by(slot.wakeup))
+        wanted = (each for each in firsts if each is not None and self._wants(queue, each))
+        return min(wanted, key=_urgency, default=None)
+
+    def _first_for(self, slot: ConsumerSlot, queue: _Queue, waiting: Sequence[Delivery]) -> Delivery | None:
+        """Return the first of *waiting* that a consumer of the session of *slot* wants: it comes before the others."""
+        if self._wants(queue, waiting[0]):
+            return waiting[0]
+        queues = self.selector_queues.of_session(slot.wakeup)
+        return next((each for each in waiting if any(self._wants(one, each) for one in queues)), None)
+
+    def _follow(self, slot: ConsumerSlot, queue: _Queue, delivery: Delivery) -> Delivery | None:
+        """Dispatch *delivery*, which waits for the session of *slot*, unless it is beyond the dispatch limit."""
+        if not self._may_dispatch(delivery):
+            return None
+        self.groups.follow(delivery)
+        self._dispatch(slot, queue, delivery)
+        return delivery
 
     def _may_dispatch(self, delivery: Delivery) -> bool:
         """Return whether *delivery* is below the dispatch limit; near or beyond the limit, ask for a new one."""
@@ -298,7 +315,7 @@ class Dispatcher:
                 return False
         return True
 
-    def _dispatch(self, slot: ConsumerSlot, delivery: Delivery) -> None:
+    def _dispatch(self, slot: ConsumerSlot, queue: _Queue, delivery: Delivery) -> None:
         delivery.partition.settlement.dispatch(delivery.offset)
         delivery.slot = slot
         delivery.state = DISPATCH[delivery.state]
@@ -311,8 +328,9 @@ class Dispatcher:
             instead.ready_in = 0
             self.held -= 1
         if delivery.busy is not None and delivery.busy.waiting:
-            following = delivery.busy.waiting[0]
-            self.selector_queues.wake_session(slot.wakeup, lambda queue: self._wants(queue, following), but=slot)
+            following = self._first_for(slot, queue, delivery.busy.waiting)
+            if following is not None:
+                self.selector_queues.wake_session(slot.wakeup, lambda queue: self._wants(queue, following), but=slot)
 
     def _is_held_up(self, slot: ConsumerSlot, delivery: Delivery) -> bool:
         """Whether *slot* may not have *delivery*, for the sake of its group's order; if so, it waits from now on."""
@@ -393,6 +411,25 @@ class Dispatcher:
             self.batches.recall()  # what is due is older
             self.put_back(due)
 
+    def release_returned(self, now: float) -> None:
+        """Let any consumer have what waits, by *now*, for the one that had it: that one has not asked for it for long.
+
+        It may ask for no more, as where its session waits on another consumer.
+        """
+        for queue in [*self.selector_queues.values()]:
+            for slot in queue.slots:
+                if slot.returned and max(slot.returned_at, slot.taken_at) <= now - RETURNED_SECONDS:
+                    self._let_others_have(slot.returned)
+
+    def _let_others_have(self, returned: deque[Delivery]) -> None:
+        self.batches.recall()  # what comes back is older
+        back = [*returned]
+        returned.clear()
+        for delivery in back:
+            delivery.attempts.is_back = True
+            self.let_go(delivery)
+        self.put_back(back)
+
     def dispatch_limit_moved(self) -> None:
         """Continue to dispatch: the dispatch limits have moved."""
         if self.wants_dispatch_limit and self.groups.waiting:
@@ -461,3 +498,7 @@ class Dispatcher:
         self.unmatched = []
         self.put_back(left)  # some may have been in one of these partitions when a consumer came that wants them
         return first
+
+
+def _urgency(delivery: Delivery) -> tuple[int, int]:
+    return -delivery.priority, delivery.order

@@ -121,8 +121,9 @@ class FlowControl:
                 dispatcher.selector_queues.wake_others()
 
     def wake_others(self) -> None:
-        """Wake more consumers where those that were woken are held up: called now and then."""
+        """Let others have what consumers do not come for, woken or given it back: called now and then."""
         with self._lock:
+            self._dispatcher.release_returned(time.monotonic())
             self._dispatcher.selector_queues.wake_others()
 
     def poll_seconds(self) -> float:

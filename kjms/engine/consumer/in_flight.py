@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -97,6 +98,7 @@ class InFlight:
             self._dispatcher.put_back(back)
         else:
             to.returned.extendleft(reversed(back))
+            to.returned_at = time.monotonic()
             to.wakeup.set()
         return bool(later)
 

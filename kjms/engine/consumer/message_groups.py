@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 __all__ = ["GroupBindings", "MessageGroup", "MessageGroups"]
@@ -115,14 +115,16 @@ class MessageGroups(Generic[D]):
         self.followed.setdefault(group.session, {})[group] = None
         return group.session
 
-    def followers(self, session: Session) -> list[D]:
-        """Return the first message of each group that waits for *session* to have it."""
-        return [group.waiting[0] for group in self.followed.get(session, ())]
+    def followed_by(self, session: Session) -> Iterable[MessageGroup[D]]:
+        """Return the groups in which messages wait for *session* to have them."""
+        return self.followed.get(session, ())
 
     def follow(self, delivery: D) -> None:
-        """Note that *delivery*, one of the `followers`, does not wait any more: its session has it."""
+        """Note that *delivery*, which waited for the session that has its group, does so no more: that one has it."""
         assert delivery.group is not None
-        self._next(self.busy[delivery.partition.group_scope, delivery.group])
+        group = self.busy[delivery.partition.group_scope, delivery.group]
+        group.waiting.remove(delivery)
+        self._stopped_waiting(group)
 
     def let_go(self, delivery: D) -> MessageGroup[D] | None:
         """Note that no session has *delivery* any more; return its group if the next of it may be dispatched."""
@@ -141,15 +143,15 @@ class MessageGroups(Generic[D]):
 
     def next(self, group: MessageGroup[D]) -> D | None:
         """Return the oldest that waits in *group*, which no session has: it waits no more."""
-        group.ready = self._next(group) if group.waiting else None
+        group.ready = group.waiting.pop(0) if group.waiting else None
+        if group.ready is not None:
+            self._stopped_waiting(group)
         return group.ready
 
-    def _next(self, group: MessageGroup[D]) -> D:
+    def _stopped_waiting(self, group: MessageGroup[D]) -> None:
         self.waiting -= 1
-        delivery = group.waiting.pop(0)
         if not group.waiting:
             self._unfollow(group)
-        return delivery
 
     def _unfollow(self, group: MessageGroup[D]) -> None:
         followed = self.followed.get(group.session) if group.session is not None else None

@@ -331,6 +331,10 @@ class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
             while queue.wake_one():
                 pass
 
+    def of_session(self, session: threading.Event) -> list[SelectorQueue[D, C]]:
+        """Return the selector queues with a consumer of *session*."""
+        return [queue for queue in self.values() if any(slot.wakeup is session for slot in queue.slots)]
+
     def wake_session(
         self, session: threading.Event, wants: Callable[[SelectorQueue[D, C]], bool], but: C | None = None
     ) -> None:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from kjms.destinations import Queue
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import AssignedPartition, Delivery
-from kjms.engine.consumer.dispatcher import OVERTAKING, Dispatcher
+from kjms.engine.consumer.dispatcher import OVERTAKING, RETURNED_SECONDS, Dispatcher
+from kjms.engine.consumer.in_flight import InFlight
 from kjms.engine.consumer.selector_queue import AT_ONCE
 from kjms.engine.handover.peers import Peers
 from kjms.engine.kafka import KafkaMessage
@@ -304,6 +305,71 @@ def test_a_consumer_does_not_wait_behind_others_for_what_only_it_may_have() -> N
     following = dispatcher.take(quick)
     assert following is not None
     assert following.offset == 1
+
+
+def test_a_session_gets_an_older_message_of_a_group_before_one_that_waits_for_it() -> None:
+    """What another session asked for, and waits, does not overtake what was not asked for."""
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0)
+    everything, several = slots_of(dispatcher, (0, threading.Event()), (2, threading.Event()))
+    grouped(dispatcher, partition, 0)
+    assert dispatcher.take(everything) is not None
+    grouped(dispatcher, partition, 1, 3)
+    assert dispatcher.take(several) is None  # 3 waits for the session that has 0
+    grouped(dispatcher, partition, 4)
+    assert [delivery.offset for delivery in take_all(dispatcher, everything)] == [1, 3, 4]
+
+
+def test_a_session_gets_what_waits_for_it_behind_a_message_that_it_does_not_want() -> None:
+    """A message of its group that matches another session's consumer keeps no later one back that matches its own."""
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0)
+    few, everything = slots_of(dispatcher, (1, threading.Event()), (0, threading.Event()))
+    grouped(dispatcher, partition, 0)
+    assert dispatcher.take(few) is not None
+    for order, n in enumerate((7, 3), 1):
+        delivery = Delivery(Record(n, b"group"), partition, order, order)
+        partition.settlement.read(order, delivery)
+        dispatcher.arrive(delivery)
+    assert dispatcher.take(everything) is None  # both wait for the session that has the first one
+    grouped(dispatcher, partition, 4)
+    assert [delivery.offset for delivery in take_all(dispatcher, few)] == [2, 4]
+    assert dispatcher.take(everything) is None
+
+
+def take_all(dispatcher: Dispatcher, slot: ConsumerSlot) -> list[Delivery]:
+    """Return what the consumer of *slot* gets before it waits."""
+    taken: list[Delivery] = []
+    while (delivery := dispatcher.take(slot)) is not None:
+        taken.append(delivery)
+    return taken
+
+
+def test_what_a_consumer_gave_back_and_does_not_ask_for_goes_to_others() -> None:
+    """Its group is free then, and its messages come in order; a consumer that asks in time gets them before others."""
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0)
+    in_flight = InFlight(dispatcher, lambda: 0)
+    first, other = slots_of(dispatcher, (0, threading.Event()), (0, threading.Event()))
+    first.is_started = True
+    grouped(dispatcher, partition, 0, 1, 2, 3)
+    in_flight.give_back([delivery for delivery in (dispatcher.take(first) for _ in range(3)) if delivery], to=first)
+    assert dispatcher.take(other) is None
+    dispatcher.release_returned(first.returned_at + RETURNED_SECONDS / 2)
+    again = dispatcher.take(first)
+    assert again is not None
+    assert again.offset == 0
+    first.took(again, first.returned_at + RETURNED_SECONDS / 2)
+    dispatcher.release_returned(first.returned_at + RETURNED_SECONDS)  # it is at work
+    in_flight.give_back([again], to=first)
+    other.wakeup.clear()
+    first.taken_at = 0.0
+    dispatcher.release_returned(first.returned_at + RETURNED_SECONDS)
+    assert other.wakeup.is_set()
+    assert [(delivery.offset, delivery.count) for delivery in take_all(dispatcher, other)] == [
+        (0, 3),
+        (1, 2),
+        (2, 2),
+        (3, 1),
+    ]
+    assert dispatcher.take(first) is None
 
 
 def test_another_consumer_of_the_session_is_woken_for_the_next_message_of_a_group() -> None:
