@@ -345,6 +345,8 @@ class Handover:
                 self._moved_at = now
             if interest is not None:
                 peer, new = self.peers.apply(interest, interest.get("published_at", 0) / 1000 if is_own else now)
+                if offset < self._joined_at and not interest.get("leaving"):
+                    peer.on(PeerEvent.STALE)  # it is from the past: its process may have ended meanwhile
                 if is_own:
                     self._interest.received(peer.received_at, is_idle=bool(interest.get("idle")))
                 else:

@@ -18,16 +18,29 @@ import pytest
 from kjms import (
     ConnectionFactory,
     JMSException,
+    MessageConsumer,
     Queue,
     RedeliveryPolicy,
     Session,
     Topic,
 )
 from kjms.engine.kafka import KafkaError
+from kjms.engine.statistics import HandoverStatistics
 from kjms.mapping.names import queue_group
 from kjms.testing import MemoryKafka
 from kjms.testing.engine import consumer_statistics, tuned
-from tests.helpers import WAIT_MS, WAIT_SECONDS, Completions, dead_letter_queue, give_back
+from tests.helpers import (
+    WAIT_MS,
+    WAIT_SECONDS,
+    Completions,
+    Eventually,
+    consume,
+    dead_letter_queue,
+    give_back,
+    owner_of,
+    send,
+    text,
+)
 
 _numbers = itertools.count()
 MISSED_SOON = {"session.timeout.ms": 500, "heartbeat.interval.ms": 100}
@@ -328,3 +341,32 @@ def test_a_shared_subscription_lasts_as_long_as_a_consumer_in_any_process(
             consumer = desk.connect(is_apart=True).create_session().create_shared_consumer(topic, "it")
         desk.send(topic, "b")
     assert desk.texts(consumer, 1) == ["b" if is_alone else "a"]
+
+
+def test_nothing_is_handed_over_to_a_process_that_was_killed_before(
+    desk: Any, doomed: Any, queue: Queue, eventually: Eventually
+) -> None:
+    """A process that comes later reads what the killed one asked for, and waits for a sign of it."""
+    home = desk.connect(is_apart=True, hand_over=True)
+    owner_of(home, queue, "kind = 'first'")
+    process = doomed(hand_over=True)
+    there = process.session().create_consumer(queue, "kind = 'second'")
+    there.message_listener = lambda message: None
+    send(home, queue, "before", properties={"kind": "second"})
+    eventually(lambda: consumer_statistics(there).dispatched == 1)
+    process.kill()
+    home.close()
+    after = desk.connect(is_apart=True, hand_over=True)
+    here = consume(after, queue, "kind = 'first'")
+    eventually(lambda: handover_of(here).is_ready and handover_of(here).peers > 0)
+    send(after, queue, "after", properties={"kind": "second"})
+    eventually(lambda: consumer_statistics(here).unmatched == 1)
+    assert handover_of(here).peers > 0  # its lease is not over, which would bring the message back
+    assert text(consume(after, queue, "kind = 'second'").receive(WAIT_MS)) == "after"
+
+
+def handover_of(consumer: MessageConsumer) -> HandoverStatistics:
+    """Return what is known of the handover of the queue of *consumer*."""
+    found = consumer_statistics(consumer).handover
+    assert found is not None
+    return found
