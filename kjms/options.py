@@ -37,6 +37,7 @@ __all__ = [
 T = TypeVar("T")
 Ordering = Literal["session", "none"]
 DeadLetterDetails = Literal["message", "traceback"]
+CountCrashes = Literal["held", "last"]
 
 CONVENTIONS: Final = ("kjms", "confluent", "ibm-mq", "camel", "solace", "spring")
 """How the records of a destination can be laid out; `kjms.mapping.bridges` reads each."""
@@ -234,6 +235,9 @@ class RedeliveryPolicy:
         max_delay: The longest delay in milliseconds; None, and more than that, is a year.
         jitter: By how much of itself a delay varies at random, from 0.0 to 1.0.
         dead_letter: The queue for dead letters; ``{queue}`` stands for the name of the queue they came from.
+        count_crashes: For which messages a crash of the process counts as a delivery that failed. ``"held"``: for each
+            that a session had and did not acknowledge. ``"last"``: for the one alone that each session received last;
+            for programs whose sessions work on one message after the other, and acknowledge several together.
 
     Raises:
         TypeError: A value is of another type.
@@ -248,10 +252,13 @@ class RedeliveryPolicy:
     max_delay: int | timedelta | None = None
     jitter: float = 0.0
     dead_letter: str = "{queue}.dlq"
+    count_crashes: CountCrashes = "held"
 
     def __post_init__(self) -> None:
         _checked_fields(self)
         _positive(self.max_deliveries, "max_deliveries")
+        if self.count_crashes not in ("held", "last"):
+            raise ValueError(f"count_crashes is 'held' or 'last', not {shown(self.count_crashes)}")
         object.__setattr__(self, "delay", milliseconds(self.delay, "delay"))
         if self.max_delay is not None:
             object.__setattr__(self, "max_delay", milliseconds(self.max_delay, "max_delay"))

@@ -89,7 +89,7 @@ class Acknowledgement:
         return True
 
     def continues(self) -> None:
-        """Note that the session is about to have another message: if its process fails, the last one is not the cause.
+        """Note that the session is about to have another message: a crash may count for that one alone.
 
         It is called before a repeated delivery is recorded, so that both are durable before the message is seen.
         """
@@ -391,8 +391,10 @@ class Client(Acknowledgement):
         before = next(reversed(self._open), None)
         if before is not None and before.count > 1:
             assert before.slot is not None
-            with before.slot.reader.lock:
-                before.uncount()
+            reader = before.slot.reader
+            if self._redelivery.policy(reader.destination).count_crashes == "last":
+                with reader.lock:
+                    before.uncount()
 
     listening = received
 

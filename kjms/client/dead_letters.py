@@ -43,6 +43,7 @@ _log = logging.getLogger("kjms.redelivery")
 
 LONGEST_TEXT: Final = 4_096  # characters of an exception's text
 LONGEST_TRACEBACK: Final = 16_384  # characters, the last ones: they name the place that failed
+MOVE_SECONDS: Final = 3.0  # for a dead letter to be moved, as closing waits; a queue that takes none holds nothing up
 EXPIRED: Final = "expired"
 
 
@@ -113,13 +114,16 @@ class Redelivery:
     def is_one_too_many(self, delivery: Delivery) -> bool:
         """Tell whether *delivery* must not be made: its message was delivered often enough, and is moved.
 
-        That happens where the consumer of the last delivery ended unexpectedly, or had another policy.
+        That happens where the consumer of the last delivery ended unexpectedly, or had another policy. Where that
+        brought several messages to their limit, the oldest is moved, and the others are delivered once more.
         """
         assert delivery.slot is not None
-        if delivery.counted <= self.policy(delivery.slot.reader.destination).max_deliveries:
+        reader = delivery.slot.reader
+        most = self.policy(reader.destination).max_deliveries
+        if delivery.counted <= most or not reader.is_to_blame(delivery, most):
             return False
-        delivery.count -= 1  # it is not made
         self.dead_letter(delivery, None)
+        reader.relocations.finish(MOVE_SECONDS)  # before the others, one of which may kill this process, too
         return True
 
     def dead_letter(self, delivery: Delivery, error: BaseException | None) -> None:

@@ -260,6 +260,13 @@ class PartitionSettlement(Generic[T]):
             self._histories[offset] = history
             self.version += 1
 
+    def uncount_unread(self, most: int) -> None:
+        """Permit one more delivery of each message that was not read here yet, and had *most* that count."""
+        for offset, history in self._histories.items():
+            if offset >= self.position and not self.holds(offset) and history.deliveries - history.uncounted >= most:
+                self._histories[offset] = history._replace(uncounted=history.uncounted + 1)
+                self.version += 1
+
     def settle(self, first: int, past: int | None = None) -> None:
         """Settle the message at *first*, or those from *first* to *past*; what is settled already does not change."""
         begin, end = first, first + 1 if past is None else past

@@ -165,6 +165,8 @@ class Attempts:
         is_back: Whether another consumer or process was to have it, and did not take it: it may come after later ones.
         is_made: Whether the present delivery, a repeated one, is certain: it is committed, and the partition is held.
         is_uncounted: Whether the present delivery is one of those that do not count.
+        is_presumed: Whether the first delivery is presumed, after a process that was killed; it counts if the present
+            one ends with its process as well.
         logged: The last delivery that the log of redeliveries has.
         recorded: The history that the record tells: of a copy, what happened before.
         releases: How often a client released the message, by the number of the link; not part of the count.
@@ -175,6 +177,7 @@ class Attempts:
         "first_failure",
         "is_back",
         "is_made",
+        "is_presumed",
         "is_uncounted",
         "last_failure",
         "logged",
@@ -190,6 +193,7 @@ class Attempts:
         self.last_failure = 0
         self.is_back = False
         self.is_made = False
+        self.is_presumed = False
         self.is_uncounted = False
         self.logged = 0
         self.recorded = NEVER
@@ -278,13 +282,17 @@ class Delivery:
 
     @property
     def history(self) -> History:
-        """What happened to the message so far: the delivery that is under way is part of it."""
+        """What happened to the message so far: the delivery that is under way is part of it.
+
+        It is what the next process continues from where this one is killed now.
+        """
         if self._attempts is None and self.count == 1 and not self.due and not self.is_in_flight:
             return NEVER
         attempts = self._attempts or NO_ATTEMPTS
-        if self.is_in_flight:
-            return History(self.count, attempts.uncounted, failed=attempts.first_failure)
-        return History(self.count - 1, attempts.uncounted, self.due, attempts.first_failure)
+        if not self.is_in_flight:
+            return History(self.count - 1, attempts.uncounted, self.due, attempts.first_failure)
+        is_certain = attempts.is_presumed and not attempts.is_uncounted  # a second process was killed by it
+        return History(self.count, attempts.uncounted - is_certain, failed=attempts.first_failure)
 
     @property
     def counted(self) -> int:
@@ -319,6 +327,7 @@ class Delivery:
     def come_back(self, due: Callable[[Delivery], int] | None, now: int) -> None:
         """Note that it was delivered, until *now*, and is to be delivered again: when *due* says, or at once."""
         attempts = self.attempts
+        attempts.is_presumed = False
         if attempts.is_uncounted:  # it comes back in order, so it counts
             attempts.is_uncounted = False
             attempts.uncounted -= 1
@@ -333,9 +342,11 @@ class Delivery:
         Args:
             is_last: The partition is given up in order: a repeated delivery that is not made by now will not be.
         """
-        history = self.history
-        if is_last and self.count > 1 and not self.attempts.is_made:
-            history = History(self.count - 1, self.attempts.uncounted, self.due, self.attempts.first_failure)
+        history, attempts = self.history, self._attempts or NO_ATTEMPTS
+        if is_last and self.count > 1 and not attempts.is_made:
+            history = History(self.count - 1, attempts.uncounted, self.due, attempts.first_failure)
+        elif is_last:
+            history = history._replace(uncounted=attempts.uncounted)  # its process was not killed
         settlement = self.partition.settlement
         noted = settlement.noted(self.offset)
         if noted is None:
@@ -354,6 +365,7 @@ class Delivery:
         self.count = history.deliveries + 1
         self.due = history.due
         self.attempts.uncounted = history.uncounted
+        self.attempts.is_presumed = history.deliveries == history.uncounted == 1
         self.attempts.first_failure = history.failed
 
     def decode(self, destination: Destination) -> Message:
@@ -448,6 +460,16 @@ class MessageSource(Protocol):
         Args:
             slot: The consumer's.
             kept: What its session knows that it has.
+        """
+
+    def is_to_blame(self, delivery: Delivery, most: int) -> bool:
+        """Return whether *delivery* is the oldest of those that are one too many; its count is lowered then.
+
+        The others are delivered once more: the process that had all of them may have been killed by the oldest.
+
+        Args:
+            delivery: The delivery; a session has it, and it was not made.
+            most: How many deliveries count, at the most.
         """
 
     def dead_letter(self, delivery: Delivery, cause: Cause, target: WantedTopic, why: Event) -> None:

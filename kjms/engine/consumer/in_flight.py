@@ -102,6 +102,19 @@ class InFlight:
             to.wakeup.set()
         return bool(later)
 
+    def is_to_blame(self, delivery: Delivery, most: int) -> bool:
+        """Return whether *delivery* is to become a dead letter: see `MessageSource.is_to_blame`."""
+        settlement = delivery.partition.settlement
+        here = [each for _, each in settlement.messages() if each.count > 1 and each.counted > most]
+        for each in here[1:]:
+            each.attempts.uncounted += 1
+            each.note()
+        settlement.uncount_unread(most)
+        is_to_blame = delivery.counted > most
+        if is_to_blame:
+            delivery.count -= 1  # it is not made
+        return is_to_blame
+
     def reclaim(self, slot: Slot, kept: Collection[Delivery], partitions: Iterable[AssignedPartition]) -> None:
         """Take back what *slot* was given of *partitions*, and not *kept*: see `MessageSource.reclaim`."""
         self.collect()

@@ -372,6 +372,11 @@ class InboxSource:
         with self.lock:
             self._in_flight.reclaim(slot, kept, self._assignment)
 
+    def is_to_blame(self, delivery: Delivery, most: int) -> bool:
+        """Return whether *delivery* is to become a dead letter: see `MessageSource.is_to_blame`."""
+        with self.lock:
+            return self._in_flight.is_to_blame(delivery, most)
+
     def dead_letter(self, delivery: Delivery, cause: Cause, target: WantedTopic, why: Event) -> None:
         """Relocate *delivery*, which a session has, for good: see `MessageSource.dead_letter`."""
         self.relocations.dead_letter(delivery, cause, target, why, self.destination)

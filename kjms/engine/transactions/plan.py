@@ -226,6 +226,9 @@ class Settler(Protocol[Message]):
     def forget(self, moves: Sequence[Move[Message]]) -> None:
         """Record that *moves* will not be made."""
 
+    def finish(self, seconds: float) -> None:
+        """Return when nothing is left to relocate, or after *seconds*."""
+
 
 class TransactionPart(NamedTuple):
     """A part of a transaction.
