@@ -11,6 +11,7 @@ Spec: JMS 2.0 §3.8.1.
 
 from __future__ import annotations
 
+import re
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -18,7 +19,18 @@ from kjms.errors import InvalidSelectorException, shown
 from kjms.selector._compile import Answer, Question, compile_evaluate, compile_matches
 from kjms.selector._errors import SelectorSyntaxException, syntax_error
 from kjms.selector._message import SelectableMessage
-from kjms.selector.tree import MAX_DEPTH, Condition, Identifier, walk
+from kjms.selector.tree import (
+    MAX_DEPTH,
+    Arithmetic,
+    Between,
+    Comparison,
+    Condition,
+    Identifier,
+    Node,
+    NumberLiteral,
+    Sign,
+    walk,
+)
 
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "SelectableMessage", "Selector", "SelectorSyntaxException", "parse_selector"]
 
@@ -28,6 +40,7 @@ MAX_LENGTH: Final = 65_536
 # Selectors that are kept parsed: more than the consumers of most processes have, and little memory at their usual size.
 _KEPT = 256
 
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WHITESPACE = " \t\f\r\n"  # Java's (JMS 2.0 §3.8.1.1)
 
 
@@ -67,6 +80,37 @@ class Selector:
     def identifiers(self) -> frozenset[str]:
         """The names of the properties and header fields that the selector speaks of."""
         return frozenset(node.name for node in walk(self.tree) if isinstance(node, Identifier))
+
+    @cached_property
+    def numeric(self) -> tuple[str, ...]:
+        """The names that the selector takes for numbers: it calculates with them, or compares them with a number.
+
+        >>> parse_selector("a > 3 AND b = 'x' AND c + d = e AND f BETWEEN 1 AND 2").numeric
+        ('a', 'c', 'd', 'e', 'f')
+        """
+        found: dict[str, None] = {}
+        for node in walk(self.tree):
+            values: tuple[Node, ...] = ()
+            if isinstance(node, Comparison | Arithmetic):
+                values = (node.left, node.right)
+            elif isinstance(node, Between):
+                values = (node.value, node.low, node.high)
+            elif isinstance(node, Sign):
+                values = (node.operand,)
+            is_of_numbers = isinstance(node, Arithmetic | Sign) or any(
+                isinstance(value, NumberLiteral | Arithmetic | Sign) for value in values
+            )
+            if is_of_numbers:
+                found.update((value.name, None) for value in values if isinstance(value, Identifier))
+        return tuple(found)
+
+    def number_as_text(self, message: SelectableMessage) -> str | None:
+        """Return the first of the `numeric` names that *message* has as a string which holds a number; None: none."""
+        for name in self.numeric:
+            value = message.selector_value(name)
+            if isinstance(value, str) and _NUMBER.fullmatch(value):
+                return name
+        return None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Selector) and self.tree == other.tree

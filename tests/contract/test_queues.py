@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +18,9 @@ from kjms import (
     Queue,
     Session,
     TextMessage,
+    Topic,
 )
-from tests.helpers import WAIT_MS, Eventually, send, wait_past
+from tests.helpers import WAIT_MS, Eventually, send, wait_for, wait_past
 
 
 def texts(session: Session, queue: Queue, count: int) -> list[str]:
@@ -180,6 +182,30 @@ def test_selectors_share_out_a_queue(connection: Connection, queue: Queue) -> No
     assert small.receive(200) is None
     small.close()
     assert texts(session, queue, 10) == [str(n) for n in range(10, 20)]
+
+
+@pytest.mark.parametrize("destination", [Queue, Topic])
+def test_a_selector_that_takes_texts_for_numbers_is_told(
+    connection: Connection, queue: Queue, destination: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It matches nothing where programs have set numbers as strings: the log says so, once and without the value."""
+    where, session = destination(queue.queue_name), connection.create_session()
+    with caplog.at_level(logging.WARNING, "kjms.consumer"):
+        consumer, others = session.create_consumer(where, "n * 2 > 4"), session.create_consumer(where, "kind = 'x'")
+        with session.create_producer(where) as producer:
+            for number in ["71", "72", 1, "many", None]:
+                message = session.create_text_message(str(number))
+                message.set_object_property("n", number)
+                producer.send(message)
+            wanted = session.create_text_message("wanted")
+            wanted.set_string_property("kind", "x")
+            producer.send(wanted)
+        assert others.receive(WAIT_MS) is not None
+        wait_for(lambda: caplog.messages)
+        assert consumer.receive_no_wait() is None
+    (told,) = caplog.messages
+    assert f"the selector n * 2 > 4 on {where} takes n for a number" in told
+    assert "71" not in told
 
 
 def test_expired_messages_are_not_delivered(session: Session, queue: Queue) -> None:

@@ -48,7 +48,7 @@ class ConsumerClient:
         """Acquire `turn`, as soon as the consumer thread is out of its poll, for the length of a ``with`` statement.
 
         Raises:
-            JMSException: It did not come out in time: the broker does not answer.
+            JMSException: It did not come out in time: the broker does not answer, or the thread does not run.
         """
         self.acquire(seconds)
         try:
@@ -64,13 +64,17 @@ class ConsumerClient:
             before: For how many seconds the broker was asked in vain before that.
 
         Raises:
-            JMSException: It did not come out in time: the broker does not answer.
+            JMSException: It did not come out in time: the broker does not answer, or the thread does not run.
         """
         with self._lock:
             self.waiting.add(get_ident())
         if not self.turn.acquire(timeout=seconds):
             self._leave()
-            text = f"acknowledge messages of {self._name}: the broker has not answered for {before + seconds:.1f} s"
+            text = (
+                f"acknowledge messages of {self._name}: the thread of the Kafka consumer has been busy for"
+                f" {before + seconds:.1f} s: the broker does not answer it, or the thread does not run, because the"
+                " process was stopped or another thread keeps the interpreter"
+            )
             raise JMSException(text)
 
     def release(self) -> None:

@@ -16,6 +16,7 @@ from kjms.engine.consumer.message_groups import MessageGroups
 from kjms.engine.consumer.peer_sharing import PeerSharing
 from kjms.engine.consumer.ranking import Ranking
 from kjms.engine.consumer.rotation import STREAK
+from kjms.engine.consumer.selector_hints import SelectorHints
 from kjms.engine.consumer.selector_queue import SelectorQueue, SelectorQueues
 from kjms.engine.tuning import DEFAULTS
 from kjms.mapping import decode
@@ -87,6 +88,7 @@ class Dispatcher:
         self.selector_queues = SelectorQueues[Delivery, ConsumerSlot]()
         self.groups = MessageGroups[Delivery]()
         self.ranking = Ranking(self, destination)
+        self._hints = SelectorHints(destination)
         self._destination = destination
         self._keeps_unmatched = keeps_unmatched
         self._limit = limit
@@ -120,6 +122,7 @@ class Dispatcher:
         queue = self.selector_queues.get(slot.selector)
         if queue is None:
             queue = self.selector_queues[slot.selector] = _Queue(slot.selector, 2 * self._limit)
+            self._hints.renew(slot.selector)
             evicted = self.eviction.joined(is_for_all=queue.selector is None)
             everything = self._everything()
             self.unmatched = []
@@ -471,6 +474,8 @@ class Dispatcher:
 
     def _keep(self, delivery: Delivery) -> bool:
         """Keep *delivery*, which no consumer here wants, or settle it; return whether it may stay for long."""
+        if self._hints.left:
+            self._hints.look(delivery.message(self._destination), self.selector_queues)
         if not self._keeps_unmatched and self.selector_queues:
             delivery.state = SETTLE[delivery.state]
             delivery.partition.settlement.settle(delivery.offset)

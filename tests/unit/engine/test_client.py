@@ -17,7 +17,9 @@ def test_an_error_says_for_how_long_the_broker_did_not_answer() -> None:
     client = ConsumerClient("orders", lock, threading.Condition(lock))
     with client.held(1), ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.acquire, 0.1, 9.9)
-        with pytest.raises(JMSException, match=r"messages of orders: the broker has not answered for 10\.0 s"):
+        with pytest.raises(
+            JMSException, match=r"messages of orders: the thread .* busy for 10\.0 s: .* or the thread does not run"
+        ):
             waiting.result()
     assert client.waiting == set()
     client.acquire(0)

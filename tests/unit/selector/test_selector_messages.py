@@ -121,3 +121,33 @@ def test_a_selector_cannot_see_the_body():
     for message in (text, data, entries, stream):
         assert selector.matches(message)
         assert selector.matches(received(message))
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("a > 3", ("a",)),
+        ("3 = a", ("a",)),
+        ("a = b", ()),
+        ("a + 1 = b", ("b", "a")),
+        ("-a < b", ("b", "a")),
+        ("a BETWEEN 1 AND b", ("a", "b")),
+        ("a = '3' AND b IN ('4') AND c LIKE '5' AND d IS NULL AND e", ()),
+    ],
+)
+def test_the_names_that_a_selector_takes_for_numbers(selector, names):
+    """They are compared with a number or with the result of a calculation, or calculated with."""
+    assert parse_selector(selector).numeric == names
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [("3", "a"), ("-3.5e10", "a"), (".5", "a"), ("7.", "a"), ("", None), ("3 kg", None), ("nan", None), (3, None)],
+)
+def test_a_number_that_is_a_string(value, found):
+    """It is found where the selector takes it for a number; all other values, and no value, are none."""
+    message = TextMessage()
+    message.set_object_property("a", value)
+    message.set_string_property("b", "3")
+    assert parse_selector("a > 3 AND b = '3'").number_as_text(message) == found
+    assert parse_selector("missing > 3").number_as_text(message) is None
