@@ -32,8 +32,9 @@ from kjms.bench._reading import (
 from kjms.bench._stage import WAIT_SECONDS, Stage
 from kjms.bench._workload import Aim, Clock, Unit, Workload, at_once, workload
 from kjms.bench.sending import BULK_LINGER_MS, Completed, Delivered
+from kjms.client.engine_access import engine_of
 from kjms.engine.admin.claims import DEFINITION, Claims, resource, written_value
-from kjms.mapping.names import REGISTRY
+from kjms.mapping.names import REGISTRY, delayed, handover, overflow, queue_group
 
 FLAT: Final = Aim(1.2)  # within 20 %
 
@@ -97,6 +98,37 @@ def _produce_to(stage: Stage, size: int) -> float:
         producer.flush()
     delivered.check()
     return _per_message(clock, stage.count)
+
+
+# -------------------------------------------------------------------------------------------------- queues attached
+
+ATTACHED: Final = (100, 1_000, 10_000)
+MEASURED: Final = 100  # destinations that are attached after so many
+attached = _growing("queues-attached", "attach to another queue, after so many", 0, rounds=2)
+
+
+def _attach(stage: Stage, size: int) -> float:
+    """Return what it takes to open a producer and to look for the topics that a consumer may need, one after another.
+
+    Most of these topics do not exist, and no more of them do for a queue than for ten thousand.
+    """
+    names = stage.kept("attached", lambda: stage.topics(ATTACHED[-1] + MEASURED, is_kept=True))
+    before, then = names[:size], names[-MEASURED:]
+    with stage.connect() as connection, connection.create_session() as session:
+        engine = engine_of(connection)
+
+        def attach(name: str) -> None:
+            session.create_producer(Queue(name)).close()
+            group = queue_group(name)
+            for beside in (delayed(name), overflow(name, group), handover(name, group)):
+                engine.admin.partitions(beside)
+
+        for name in before:
+            attach(name)
+        with Clock() as clock:
+            for name in then:
+                attach(name)
+        return _per_message(clock, MEASURED)
 
 
 # -------------------------------------------------------------------------------------------------- queues consumed
@@ -319,6 +351,7 @@ def add_sides(
 
 add_sides(sent_to, "queue", SENT_TO, _send_to)
 add_sides(sent_to, "queue", SENT_TO, _produce_to, "raw")
+add_sides(attached, "queue", ATTACHED, _attach)
 add_sides(consumed, "queue", CONSUMED, _listen_to)
 add_sides(consumed, "queue", CONSUMED, _poll_all, "raw")
 add_sides(subscriptions, "subscription", DEFINED, _subscribed)

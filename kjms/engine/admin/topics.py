@@ -15,6 +15,7 @@ from kjms.destinations import Destination, Queue
 from kjms.engine.admin.answers import AnsweringClient, closed, open_answering
 from kjms.engine.admin.coordinators import Coordinators
 from kjms.engine.admin.log_ends import ends_after_commits
+from kjms.engine.admin.together import Together
 from kjms.engine.admin.topic_ids import TopicIds
 from kjms.engine.admin.topic_watch import ExpectedTopics
 from kjms.engine.kafka import (
@@ -27,9 +28,10 @@ from kjms.engine.kafka import (
     NewPartitions,
     NewTopic,
     OffsetSpec,
-    PartitionMetadata,
     ResourceType,
+    TopicCollection,
     TopicPartition,
+    TopicPartitionInfo,
     is_refusal,
     is_shortage,
     jms_error,
@@ -59,6 +61,10 @@ NOT_READY: Final = frozenset(
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError._UNKNOWN_PARTITION,
     }
+)
+# What brokers say of a topic that does not exist, or was just created.
+ABSENT: Final = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE}
 )
 AGAIN_SECONDS: Final = 0.05  # between attempts
 ANSWER_SECONDS: Final = 2.0  # of what is not worth waiting for the send timeout
@@ -137,7 +143,8 @@ class Topics:
         self.ids = TopicIds(lambda: self.admin, self._timeout, tuning)
         self.expected = ExpectedTopics(lambda: self.admin, self._timeout)
         self.coordinators = Coordinators(self._config, self._timeout, tuning)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of what is made and then changed
+        self._creations = Together(self._create_all)
 
     @property
     def _servers(self) -> str:
@@ -233,28 +240,61 @@ class Topics:
 
     def look_up(self, topic: str) -> int:
         """Ask Kafka how many partitions *topic* has now; 0 when it does not exist."""
+        return self.counts([topic]).get(topic, 0)
+
+    def counts(self, topics: Collection[str]) -> dict[str, int]:
+        """Ask Kafka how many partitions each of *topics* has now, in one request; those that do not exist are left out.
+
+        Raises:
+            JMSException: The broker does not answer, or refuses.
+        """
+        return {topic: len(partitions) for topic, partitions in self._describe(topics).items()}
+
+    def _describe(self, topics: Collection[str]) -> dict[str, list[TopicPartitionInfo]]:
+        """Return the partitions of those of *topics* that exist.
+
+        A client that is asked for the metadata of a topic keeps its name, also one that does not exist, and goes on
+        asking the brokers for it: each destination has three such names. A description leaves nothing behind.
+        """
+        if not topics:
+            return {}
+        found = {}
         try:
-            metadata = self.admin.list_topics(topic, timeout=self._timeout).topics[topic]
+            answers = self.admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._timeout)
+            for topic, answer in answers.items():
+                try:
+                    found[topic] = answer.result().partitions
+                except KafkaException as error:
+                    if kafka_error(error).code() not in ABSENT:
+                        raise jms_error(
+                            error, f"look up the Kafka topic {topic!r}", to="Describe", topic=topic
+                        ) from error
+                else:
+                    self._check_replicas(topic, found[topic])
+        except KafkaException as error:
+            raise jms_error(error, f"look up Kafka topics at {self._servers}") from error
+        return found
+
+    def refresh(self, topic: str) -> None:
+        """Have the client ask for the leaders of *topic*, which exists: it keeps those that it knows.
+
+        Raises:
+            JMSException: The broker does not answer.
+        """
+        try:
+            self.admin.list_topics(topic, timeout=self._timeout)
         except KafkaException as error:
             raise jms_error(error, f"look up the Kafka topic {topic!r}", to="Describe", topic=topic) from error
-        if metadata.error is None:
-            self._check_replicas(topic, metadata.partitions)
-            return len(metadata.partitions)
-        if metadata.error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
-            return 0
-        if metadata.error.code() == KafkaError.LEADER_NOT_AVAILABLE:
-            return len(metadata.partitions)  # just created
-        raise jms_error(metadata.error, f"look up the Kafka topic {topic!r}", to="Describe", topic=topic)
 
     def follow(self, replication_factor: int | None) -> None:
         """Give topics that kjms keeps for itself as many replicas as *replication_factor* says, or more."""
         if replication_factor is not None:
             self.replication_factor = max(replication_factor, self.replication_factor or 0)
 
-    def _check_replicas(self, topic: str, partitions: Mapping[int, PartitionMetadata]) -> None:
+    def _check_replicas(self, topic: str, partitions: Iterable[TopicPartitionInfo]) -> None:
         """Report, once, that a topic which kjms keeps for itself has fewer replicas than it should."""
         wanted = self.replication_factor or 0
-        least = min((len(partition.replicas) for partition in partitions.values()), default=wanted)
+        least = min((len(partition.replicas) for partition in partitions), default=wanted)
         if least < wanted and topic not in self._under_replicated and is_internal(topic):
             self._under_replicated.add(topic)
             _log.warning(
@@ -281,19 +321,15 @@ class Topics:
             raise InvalidDestinationException(
                 f"there is no Kafka topic {topic!r} at {self._servers}, and create_destinations is off"
             )
-        with self._lock:
-            found = self.partitions(topic)
-            if not found:
-                is_queue = isinstance(wanted.destination, Queue)
-                config = dict(QUEUE_CONFIG if is_queue else {})
-                largest = self.largest(wanted.like) if wanted.like else None
-                if largest is not None:
-                    config["max.message.bytes"] = str(largest + DEAD_LETTER_MARGIN)
-                is_new = self._create(topic, wanted.partitions, wanted.replication_factor, config)
-                if is_new and is_queue:
-                    self.new_queues.append(topic)
-                found = self._wait_until_visible(topic)
-        return topic, found
+        is_queue = isinstance(wanted.destination, Queue)
+        config = dict(QUEUE_CONFIG if is_queue else {})
+        largest = self.largest(wanted.like) if wanted.like else None
+        if largest is not None:
+            config["max.message.bytes"] = str(largest + DEAD_LETTER_MARGIN)
+        is_new = self._create(topic, wanted.partitions, wanted.replication_factor, config)
+        if is_new and is_queue:
+            self.new_queues.append(topic)
+        return topic, self._wait_until_visible(topic)
 
     def make(self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]) -> bool:
         """Make *topic*; return whether it was not there.
@@ -301,11 +337,10 @@ class Topics:
         Raises:
             JMSException: It cannot be made.
         """
-        with self._lock:
-            is_new = self._create(topic, partitions, replication_factor, dict(config))
-            if is_new:
-                self._wait_until_visible(topic)
-            return is_new
+        is_new = self._create(topic, partitions, replication_factor, dict(config))
+        if is_new:
+            self._wait_until_visible(topic)
+        return is_new
 
     def delete(self, topics: Sequence[str], timeout: float | None = None) -> None:
         """Delete *topics*; those that are not there are deleted already.
@@ -383,14 +418,13 @@ class Topics:
         try:
             known = self.admin.describe_configs([resource], request_timeout=self._timeout)[resource].result()
             largest = max(int(known["max.message.bytes"].value or 0) + margin, smallest)
-            replicas = len(self.admin.list_topics(like, timeout=self._timeout).topics[like].partitions[0].replicas)
-            replicas = max(replicas, self.replication_factor or 0)
+            described = self.admin.describe_topics(TopicCollection([like]), request_timeout=self._timeout)[like]
+            replicas = max(len(described.result().partitions[0].replicas), self.replication_factor or 0)
         except KafkaException as error:
             doing = f"look up the settings of the Kafka topic {like!r}"
             raise jms_error(error, doing, to="DescribeConfigs", topic=like) from error
-        with self._lock:
-            self._create(topic, partitions, replicas, {**config, "max.message.bytes": str(largest)})
-            self._wait_until_visible(topic)
+        self._create(topic, partitions, replicas, {**config, "max.message.bytes": str(largest)})
+        self._wait_until_visible(topic)
 
     def grow(self, topic: str, partitions: int) -> None:
         """Give *topic* as many partitions as *partitions* says.
@@ -438,16 +472,31 @@ class Topics:
     def _create(self, topic: str, partitions: int, replication_factor: int | None, config: dict[str, str]) -> bool:
         """Create *topic*; return False where it is there: brokers may still list one that is deleted, and this asks."""
         wanted = NewTopic(topic, partitions, replication_factor or -1, config=config)
-        try:
-            self.admin.create_topics([wanted], operation_timeout=self._timeout, request_timeout=self._timeout)[
-                topic
-            ].result()
-        except KafkaException as error:
+        error = self._creations.ask(wanted)
+        if error is not None:
             if kafka_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another process was first
                 raise jms_error(error, f"create the Kafka topic {topic!r}", to="Create", topic=topic) from error
             return False
         self.created.add(topic)
         return True
+
+    def _create_all(self, wanted: Sequence[NewTopic]) -> list[KafkaException | None]:
+        """Create the topics that threads *wanted* while others were made; return why not, for each."""
+        first = {each.topic: each for each in reversed(wanted)}  # several threads may need the same
+        answers = self.admin.create_topics(
+            list(first.values()), operation_timeout=self._timeout, request_timeout=self._timeout
+        )
+        found: list[KafkaException | None] = []
+        for each in wanted:
+            if each is not first[each.topic]:
+                found.append(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
+                continue
+            try:
+                answers[each.topic].result()
+                found.append(None)
+            except KafkaException as error:
+                found.append(error)
+        return found
 
     def _wait_until_visible(self, topic: str) -> int:
         deadline = time.monotonic() + self._tuning.topic_visible_seconds
@@ -552,7 +601,7 @@ class Topics:
                     raise jms_error(error, doing, to="Describe", topic=topic) from error
                 time.sleep(0.02)  # a topic that was just made
                 with contextlib.suppress(JMSException):  # or another leader: librdkafka does not ask for it by itself
-                    self.look_up(topic)
+                    self.refresh(topic)
 
     def log_ends(self, topics: Collection[str]) -> dict[str, dict[int, int]]:
         """Return where each partition of each of *topics* ends, open transactions included; what is gone is left out.
@@ -560,9 +609,7 @@ class Topics:
         Raises:
             JMSException: The broker does not answer.
         """
-        if not topics:
-            return {}
-        there = self.all()
+        there = self.counts(topics)
         places = [TopicPartition(topic, number) for topic in topics for number in range(there.get(topic, 0))]
         found: dict[str, dict[int, int]] = {}
         if not places:
@@ -575,6 +622,8 @@ class Topics:
             try:
                 found.setdefault(place.topic, {})[place.partition] = int(answer.result().offset)
             except KafkaException as error:
+                with contextlib.suppress(JMSException):  # another leader, perhaps: the next attempt knows it
+                    self.refresh(place.topic)
                 raise jms_error(error, f"find the end of the Kafka topic {place.topic!r}") from error
         return found
 

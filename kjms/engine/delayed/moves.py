@@ -107,7 +107,7 @@ class DelayedMoves:
 
     def end_of_log(self, number: int) -> int:
         """Return where the log ends, what is in open transactions included."""
-        self._topics.look_up(self.delayed_topic)  # after a change of leaders librdkafka would keep asking the old one
+        self._topics.refresh(self.delayed_topic)  # after a change of leaders librdkafka would keep asking the old one
         asked = {TopicPartition(self.delayed_topic, number): OffsetSpec.latest()}
         answers = self._topics.admin.list_offsets(
             asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_SECONDS

@@ -33,7 +33,7 @@ __all__ = ["Schedule"]
 _log = logging.getLogger("kjms.schedule")
 
 CLOSE_SECONDS: Final = 6.0  # how long closing waits for a broker that does not answer
-MANY: Final = 20  # topics that are asked for one by one
+LOOK_SECONDS_EACH: Final = 0.002  # between looks, for each topic: to ask for one takes about a tenth of that
 
 
 class Schedule:
@@ -61,6 +61,7 @@ class Schedule:
         self._consumer_config = consumer_config
         self._producer_config = producer_config
         self._topics = topics
+        self._looked_for = 0  # topics, at the last look
         self._report = report
         self.skipped = SkippedRecords() if skipped is None else skipped
         self._sources: weakref.WeakSet[KafkaSource] = weakref.WeakSet()
@@ -167,7 +168,7 @@ class Schedule:
                     return
                 _log.exception("the search for delayed messages failed; kjms tries again")
             if not self._is_closing:
-                self._wake.wait(self._tuning.delayed_check_seconds)
+                self._wake.wait(max(self._tuning.delayed_check_seconds, LOOK_SECONDS_EACH * self._looked_for))
         self._end(list(self._deliveries))
 
     def _look(self) -> None:
@@ -175,6 +176,7 @@ class Schedule:
             wanted = self._asked | {source.topic for source in self._sources if source.is_reading}
         self._let_rest()
         self._look_at_resting(wanted)
+        self._looked_for = len(wanted)
         for topic in self._with_delayed(wanted - self._deliveries.keys() - self._resting.keys()):
             if not self._is_closing:
                 self._deliveries[topic] = DelayedDelivery(
@@ -219,10 +221,8 @@ class Schedule:
 
     def _with_delayed(self, topics: Collection[str]) -> list[str]:
         """Return those of *topics* of which there are, or were, delayed messages."""
-        if len(topics) > MANY:
-            there = self._topics.all()
-            return [topic for topic in topics if delayed(topic) in there]
-        return [topic for topic in topics if self._topics.partitions(delayed(topic))]
+        there = self._topics.counts([delayed(topic) for topic in topics])
+        return [topic for topic in topics if delayed(topic) in there]
 
     def _end(self, topics: Collection[str]) -> None:
         """Serve *topics* no more."""
