@@ -153,6 +153,7 @@ class Access:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._timeout = min(milliseconds(options.session_timeout, "session_timeout"), LONGEST_WAIT) / 1000
         self._throttle = Throttle()
+        self._admitted: dict[str, str] = {}  # the ids of sessions of clients without a cookie, by address
         self._remembered: dict[bytes, tuple[float, Session]] = {}
         self._secret = secrets.token_bytes(SECRET_BYTES)
         self._sweeper: asyncio.Task[None] | None = None
@@ -200,7 +201,20 @@ class Access:
         if self._options.anonymous and _is_of_a_program(request):
             shared = self._shared_session(ANONYMOUS)
             return Visitor(shared.user, shared.role, address, shared.cluster)
+        if self._options.anonymous and request.method == "GET" and "hx-request" not in request.headers:
+            admitted = self._admitted_from(address)
+            request.state.admitted = admitted
+            found = self._sessions[admitted]
+            return Visitor(found.user, found.role, address, found.cluster, found.csrf)
         raise LoginNeeded("log in")
+
+    def _admitted_from(self, address: str) -> str:
+        """Return the id of the session of clients at *address* that have none: not all keep cookies."""
+        identifier = self._admitted.get(address, "")
+        if self._session(identifier, is_use=True) is None:
+            self._admitted = {each: known for each, known in self._admitted.items() if known in self._sessions}
+            identifier = self._admitted[address] = self._begin(self._shared_session(ANONYMOUS))
+        return identifier
 
     def _session(self, identifier: str, *, is_use: bool) -> Session | None:
         found = self._sessions.get(identifier)

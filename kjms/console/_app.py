@@ -137,7 +137,10 @@ async def _answer(request: Request, status: int, failure: dict[str, Any], error:
         return _api.JsonResponse(failure, status_code=status)
     if isinstance(error, LoginNeeded):
         is_part = bool(request.headers.get("hx-request"))  # the whole page goes to the login, and comes back
-        asked = urlsplit(request.headers.get("hx-current-url", "/") if is_part else str(request.url))
+        try:
+            asked = urlsplit(request.headers.get("hx-current-url", "/") if is_part else str(request.url))
+        except ValueError:  # of brackets that do not match
+            asked = urlsplit("/")
         after = "/" if request.method != "GET" else f"{asked.path}?{asked.query}" if asked.query else asked.path
         to = f"/login?after={quote(after, safe='')}"
         return Response(headers={"hx-redirect": to}) if is_part else RedirectResponse(to, 303)

@@ -62,7 +62,16 @@ def page(request: Request, template: str, visitor: Visitor | None = None, status
         now=time.time(),
         **values,
     )
-    return HTMLResponse(text.encode("utf-8", "replace"), status)
+    response = HTMLResponse(text.encode("utf-8", "replace"), status)
+    admitted = getattr(request.state, "admitted", "")
+    if admitted:
+        _keep_session(request, response, admitted)
+    return response
+
+
+def _keep_session(request: Request, response: Response, identifier: str) -> None:
+    is_tls = request.url.scheme == "https"
+    response.set_cookie(cookie_name(request), identifier, httponly=True, samesite="strict", secure=is_tls)
 
 
 async def form_of(request: Request) -> dict[str, list[str]]:
@@ -147,8 +156,7 @@ async def _entered(request: Request, identifier: str, after: str) -> Response:
     # Only a page of this console, so that a link cannot lead elsewhere after a login.
     to = after if after.startswith("/") and not after.startswith(("//", "/\\")) else "/"
     response = RedirectResponse(to, 303)
-    is_tls = request.url.scheme == "https"
-    response.set_cookie(cookie_name(request), identifier, httponly=True, samesite="strict", secure=is_tls)
+    _keep_session(request, response, identifier)
     return response
 
 

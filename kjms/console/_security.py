@@ -96,21 +96,20 @@ class Guard:
         if not self._is_own(headers.get("host", "")):
             return 421, "this console is not reached under that name; `kjms console --host NAME` allows it"
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._most:
+        if not length.isdecimal() or len(length) > len(str(self._most)) or int(length) > self._most:
             return 413, f"the request has more than {self._most} bytes"
         if method not in SAFE:
             site, origin = headers.get("sec-fetch-site"), headers.get("origin")
             if site not in {None, "same-origin", "none"}:
                 return 403, "the request comes from another site"
-            if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+            if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
                 return 403, "the request comes from another site"
         return None
 
     def _is_own(self, host: str) -> bool:
-        name = urlsplit(f"//{host}")
         try:
-            known = (name.hostname or "").lower()
-        except ValueError:
+            known = (urlsplit(f"//{host}").hostname or "").lower()
+        except ValueError:  # of brackets that do not match
             return False
         if known in self._hosts:
             return True

@@ -251,14 +251,76 @@ def test_a_forged_form_changes_nothing(open_console: Open, connection: Connectio
     assert browser.post("/api/purge", json={"queue": "orders"}, headers=same).json()["result"]["changed"] == 1
 
 
+BRACKETS = ("[", "]", "[x]", "[::1")
+
+
 def test_only_known_names_of_the_host_are_served(open_console: Open) -> None:
     """A name that another site lets point here (DNS rebinding) is refused; addresses and given names are not."""
     browser = open_console(anonymous=True, hosts=("proxy.example",))
     served = ("localhost:8161", "[::1]:8161", "192.0.2.7", "proxy.example")
-    refused = ("evil.example", "localhost.evil.example", "", "a@b:c", "127.0.0.1.evil.example:8161")
+    refused = (
+        "evil.example",
+        "localhost.evil.example",
+        "",
+        "a@b:c",
+        "127.0.0.1.evil.example:8161",
+        "[",
+        "]",
+        "[x]",
+        "[::1",
+    )
     for host in served + refused:
         status = browser.get("/static/style.css", headers={"host": host}).status_code
         assert status == (200 if host in served else 421), host
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://["},
+        {"origin": "["},
+        {"content-length": "9" * 5_000},
+        {"hx-request": "true", "hx-current-url": "http://["},
+    ],
+    ids=["origin", "bracket", "length", "page"],
+)
+def test_headers_that_cannot_be_read_are_the_clients_fault(open_console: Open, headers: dict[str, str]) -> None:
+    """No value of a header is an error of the console."""
+    browser = open_console(anonymous=True)
+    for ask in (browser.get, browser.post):
+        assert ask("/send", headers=headers, follow_redirects=False).status_code < 500
+
+
+def test_a_client_without_cookies_sees_the_pages(open_console: Open) -> None:
+    """With anonymous, a monitor or curl gets a page at once, and a browser a session with it."""
+    browser = open_console(anonymous=True, role="administer")
+    for path in ("/", "/send", "/login"):
+        for _ in range(3):
+            browser.cookies.clear()
+            answer = browser.get(path)
+            assert (answer.status_code, len(answer.history)) == (200, path == "/login")
+    browser.cookies.clear()
+    right = token(browser)
+    assert list(browser.cookies)
+    assert browser.post("/change", data={"csrf": "wrong"}).status_code == 403
+    assert browser.post("/change", data={"csrf": right}).status_code == 400  # the form is of this session, and empty
+    browser.cookies.clear()
+    refused = browser.post("/change", data={"csrf": right, "action": "purge"}, follow_redirects=False)
+    assert (refused.status_code, refused.headers["location"]) == (303, "/login?after=%2F")
+
+
+def test_clients_without_cookies_end_no_session_of_others(open_console: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often they ask, they have one session."""
+    monkeypatch.setattr("kjms.console._access.MOST_SESSIONS", 3)
+    browser = open_console(anonymous=True)
+    assert browser.get("/login").status_code == 200
+    kept = dict(browser.cookies)
+    for _ in range(9):
+        browser.cookies.clear()
+        assert browser.get("/send").status_code == 200
+    browser.cookies.clear()
+    browser.cookies.update(kept)
+    assert "set-cookie" not in browser.get("/").headers
 
 
 def test_pages_run_no_script_but_their_own(browser: Any) -> None:
