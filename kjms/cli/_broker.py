@@ -26,10 +26,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
     parser.add_argument(
-        "--port",
-        metavar="PORT",
-        type=_port,
-        help="listen at this port of 127.0.0.1, and further nodes at the ports after it (default: free ones)",
+        "--port", metavar="PORT", type=_port, help="listen at this port of 127.0.0.1 (default: a free one)"
     )
     parser.add_argument(
         "--data", metavar="DIR", help="keep the data in this directory (default: a temporary one, removed at the end)"
@@ -43,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="set this entry of Kafka's server.properties; repeatable",
     )
     parser.add_argument(
-        "--nodes", metavar="N", type=_count, default=1, help="run so many nodes, each a process (default: 1)"
+        "--nodes", metavar="N", type=_count, default=1, help="run so many nodes, at the ports from PORT on (default: 1)"
     )
     parser.add_argument("--json", action="store_true", help="print the ready line as a JSON object")
     add_log_options(parser)
