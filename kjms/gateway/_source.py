@@ -63,6 +63,7 @@ class LinkSource:
         self.limit = 0  # how many the client has asked for, since the link began
         self.dispatched = 0
         self.turn = 0  # rises with each message dispatched, and when it begins to wait for one
+        self.keeps_turn = False  # whether it was drained, and found too little: it has waited since its turn
         self.unsettled = 0
         self.window = Window()
         self.is_draining = False

@@ -106,8 +106,9 @@ class LinkSources:
 
     def request(self, source: LinkSource, limit: int, *, is_draining: bool) -> None:
         """Let *source* dispatch until it has dispatched *limit* messages; if draining, only what there is now."""
-        if source.dispatched >= source.limit:  # it begins to wait, behind those that waited before
-            source.turn = self._next_turn()
+        if source.dispatched >= source.limit and not source.keeps_turn:
+            source.turn = self._next_turn()  # it begins to wait, behind those that waited before
+        source.keeps_turn = False
         source.limit = limit
         source.is_draining = is_draining
         source.ends = None
@@ -160,6 +161,7 @@ class LinkSources:
                 source.dispatched >= source.limit or (source in empty and self._has_nothing(source))
             ):
                 source.is_draining = False
+                source.keeps_turn = source.dispatched < source.limit
                 source.limit = source.dispatched
                 self._post(source.sink.drained)
         return count >= BATCH

@@ -55,8 +55,8 @@ class SelectorQueue(Generic[D, C]):
     Attributes:
         levels: For each priority that has come up, highest first: the messages, oldest first.
         size: How many there are, those that were taken included.
-        waiting: The consumers that wait, in the order in which they began to.
-        woken: The consumers that were woken, and have not asked for a message since.
+        waiting: The consumers that wait, in the order in which they began to; with each, which one it was to begin.
+        woken: The consumers that were woken, and have not asked for a message since; with each, the same.
         is_sorted: Whether all that was put back is in its place.
         busy_since: Since when, as far as was looked, no consumer has waited; 0: one does, or did at the last look.
         is_withdrawn: Whether its consumers are so busy that other processes are to keep what it wants.
@@ -65,6 +65,7 @@ class SelectorQueue(Generic[D, C]):
     """
 
     __slots__ = (
+        "_begun",
         "busy_since",
         "is_sorted",
         "is_withdrawn",
@@ -86,8 +87,9 @@ class SelectorQueue(Generic[D, C]):
         self.size = 0
         self.is_sorted = True
         self.slots: list[C] = []
-        self.waiting: dict[C, None] = {}
-        self.woken: set[C] = set()
+        self.waiting: dict[C, int] = {}
+        self.woken: dict[C, int] = {}
+        self._begun = 0
         self.busy_since = 0.0
         self.is_withdrawn = False
         self.patience = STUCK_SECONDS
@@ -219,8 +221,7 @@ class SelectorQueue(Generic[D, C]):
         if not self.waiting:
             return False
         slot = next(iter(self.waiting))
-        del self.waiting[slot]
-        self.woken.add(slot)
+        self.woken[slot] = self.waiting.pop(slot)
         slot.wakeup.set()
         return True
 
@@ -245,14 +246,22 @@ class SelectorQueue(Generic[D, C]):
     def comes(self, slot: C) -> bool:
         """Note that *slot* waits no longer; return whether it was woken."""
         self.waiting.pop(slot, None)
-        was_woken = slot in self.woken
-        self.woken.discard(slot)
-        return was_woken
+        return self.woken.pop(slot, None) is not None
 
     def wait(self, slot: C) -> None:
-        """Note that *slot* waits for a message."""
-        self.woken.discard(slot)
-        self.waiting[slot] = None
+        """Note that *slot* waits for a message; if it was woken for one, and did not get it, in its old place."""
+        if slot in self.waiting:
+            return
+        begun = self.woken.pop(slot, None)
+        if begun is None:
+            self._begun += 1
+            begun = self._begun
+        is_in_place = not self.waiting or self.waiting[next(reversed(self.waiting))] < begun
+        self.waiting[slot] = begun
+        if not is_in_place:
+            order = sorted(self.waiting.items(), key=_place)
+            self.waiting.clear()  # the rotation looks at this one
+            self.waiting.update(order)
 
     def wait_behind_others(self, slot: C) -> bool:
         """Have *slot* wait behind the others that wait, the first of which comes; return whether any does."""
@@ -260,6 +269,7 @@ class SelectorQueue(Generic[D, C]):
             return False
         self.rotation.woke()
         slot.taken_at = 0.0
+        self.comes(slot)
         self.wait(slot)
         return True
 
@@ -354,9 +364,8 @@ class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
 
     def rest(self, queue: SelectorQueue[D, C], slot: C) -> None:
         """Note that *slot*, of *queue*, waits no longer; had it been woken, wake another one for what it leaves."""
-        queue.woken.discard(slot)
-        if slot in queue.waiting:
-            del queue.waiting[slot]
+        queue.woken.pop(slot, None)
+        if queue.waiting.pop(slot, None) is not None:
             return
         for other in self.values():
             if other.waiting and next(iter(other), None) is not None:
@@ -365,6 +374,10 @@ class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
 
 def _order(delivery: Queued) -> int:
     return delivery.order
+
+
+def _place(consumer: tuple[object, int]) -> int:
+    return consumer[1]
 
 
 def _rank(level: tuple[int, object]) -> int:

@@ -148,8 +148,9 @@ def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_orde
             assert not [d for d in firsts for slot in asleep if wants(slot, d)]
         # No consumer sleeps while a message that it matches is ready, and of no group, unless they rotate.
         for queue in dispatcher.selector_queues.values():
-            assert not queue.woken & queue.waiting.keys()
-            assert queue.woken <= set(queue.slots)
+            assert not queue.woken.keys() & queue.waiting.keys()
+            assert queue.woken.keys() <= set(queue.slots)
+            assert [*queue.waiting.values()] == sorted(queue.waiting.values())
             if queue.waiting and not rotates and any(delivery.group is None for delivery in queue):
                 assert any(each.woken for each in dispatcher.selector_queues.values())
     # In the end everything comes out, once.
@@ -178,6 +179,23 @@ def test_a_message_goes_to_the_consumer_that_has_waited_longest() -> None:
     assert dispatcher.take(first) is not None
 
 
+def test_a_consumer_that_was_woken_for_a_message_beyond_the_dispatch_limit_keeps_its_place() -> None:
+    """It has waited longest when the limit moves, also where others were woken with it and ask in another order."""
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0)
+    slots = waiting_slots(dispatcher, 4)
+    partition.settlement.dispatch_limit = partition.extend_at = 0
+    ready(dispatcher, 3, partition)
+    assert [slot.wakeup.is_set() for slot in slots] == [True, True, True, False]
+    for slot in (slots[1], slots[0], slots[2]):
+        assert dispatcher.take(slot) is None
+        slot.wakeup.clear()
+    assert [*dispatcher.selector_queues[None].waiting] == slots
+    partition.settlement.dispatch_limit = partition.extend_at = 1
+    dispatcher.selector_queues[None].wake(1)
+    assert [slot.wakeup.is_set() for slot in slots] == [True, False, False, False]
+    assert dispatcher.take(slots[0]) is not None
+
+
 def waiting_slots(dispatcher: Dispatcher, count: int) -> list[ConsumerSlot]:
     """Return so many consumers that wait."""
     unused: Any = None
@@ -188,9 +206,9 @@ def waiting_slots(dispatcher: Dispatcher, count: int) -> list[ConsumerSlot]:
     return slots
 
 
-def ready(dispatcher: Dispatcher, count: int) -> None:
+def ready(dispatcher: Dispatcher, count: int, partition: AssignedPartition | None = None) -> None:
     """Make so many messages ready."""
-    partition = partition_from(0)
+    partition = partition or partition_from(0)
     for number in range(count):
         dispatcher.arrive(Delivery(Record(number), partition, number, number))
 

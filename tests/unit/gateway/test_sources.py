@@ -107,6 +107,26 @@ def got(source: LinkSource) -> int:
     return len(source.sink.got)  # type: ignore[attr-defined]
 
 
+def test_a_link_whose_drain_found_nothing_comes_before_one_that_was_just_served() -> None:
+    """Clients drain to learn that there is no message, as in `receiveNoWait`; the link has waited since it asked."""
+    sources, _ = served()
+    first, second = link(sources, 0, 1, is_draining=True), link(sources, 0, 1)
+    texts = first.consumer.texts = second.consumer.texts = deque[str]()  # type: ignore[union-attr]
+    sources.serve()
+    assert first.sink.is_drained  # type: ignore[attr-defined]
+    texts.append("a")
+    sources.serve()
+    sources.request(second, 2, is_draining=False)
+    sources.request(first, 1, is_draining=False)
+    texts.append("b")
+    sources.serve()
+    assert (got(first), got(second)) == (1, 1)
+    sources.request(first, 2, is_draining=False)
+    texts.append("c")
+    sources.serve()
+    assert (got(first), got(second)) == (1, 2)
+
+
 def test_links_take_turns() -> None:
     """Links get a message each in turn, as many as their clients asked for."""
     sources, _ = served()
