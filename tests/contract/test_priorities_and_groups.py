@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from kjms import Connection, ConnectionFactory, Message, Queue, Session
 from kjms.testing.engine import consumer_statistics
-from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, send, text, texts, texts_of
+from tests.helpers import NOTHING_MS, WAIT_MS, Busy, Eventually, send, text, texts, texts_of
 
 
 @pytest.mark.requirement("JMS-3.4.10-2", "JMS-3.4.10-3", "JMS-4.4.10.2-1", "NEV-55", "NEV-56", "NEV-58", "NEV-226")
@@ -101,6 +102,31 @@ def test_another_consumers_look_at_a_group_changes_no_order(
     eventually(lambda: consumer_statistics(first).ready == 2)
     assert second.receive(NOTHING_MS) is None
     assert texts(first, 2) == ["2", "3"]
+
+
+@pytest.mark.requirement("JMS-3.5.9-8")
+@pytest.mark.parametrize("listens", [False, True], ids=["receive", "listener"])
+def test_a_session_at_work_asks_again_for_what_waits_for_it(
+    connection: Connection, queue: Queue, eventually: Eventually, listens: bool
+) -> None:
+    """No wake-up tells a session of a message of its group that came while it had another one: it asks again."""
+    first = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+    other: list[str] = []
+    send(connection, queue, "1", group="g")
+    if not listens:
+        assert texts(first, 1) == ["1"]
+    with Busy(first) if listens else contextlib.nullcontext() as busy:
+        if busy is not None:
+            eventually(lambda: busy.got == ["1"])
+        second = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+        second.message_listener = lambda message: other.append(text(message))
+        send(connection, queue, "2", group="g")
+        eventually(lambda: consumer_statistics(first).group_blocked == 1)
+    if busy is not None:
+        eventually(lambda: busy.got == ["1", "2"])
+    else:
+        assert texts(first, 1) == ["2"]
+    assert other == []
 
 
 @pytest.mark.parametrize("group", [None, "g"])

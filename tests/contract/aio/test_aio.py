@@ -25,6 +25,7 @@ from kjms import (
     Topic,
     aio,
 )
+from kjms.testing.engine import consumer_statistics
 from tests.helpers import WAIT_MS, text, threads_since, until, wait_for
 
 
@@ -251,6 +252,23 @@ async def test_acknowledging(factory: aio.ConnectionFactory, queue: Queue) -> No
         await context.acknowledge()
         await context.recover()
         assert await consumer.receive(50) is None
+
+
+async def test_a_context_at_work_asks_again_for_what_waits_for_it(factory: aio.ConnectionFactory, queue: Queue) -> None:
+    """No wake-up tells a context of a message of its group that came while it had another one: it asks again."""
+    mode = aio.JMSContext.CLIENT_ACKNOWLEDGE
+    async with factory.create_context(mode) as context, context.create_context(mode) as other:
+        producer = context.create_producer().set_property("JMSXGroupID", "g")
+        first = context.create_consumer(queue)
+        await producer.send(queue, "1")
+        assert text(await first.receive(WAIT_MS)) == "1"
+        waiting = asyncio.create_task(other.create_consumer(queue).receive(WAIT_MS))
+        await producer.send(queue, "2")
+        await until(lambda: consumer_statistics(first._consumer).group_blocked == 1)
+        assert text(await first.receive(WAIT_MS)) == "2"
+        await context.acknowledge()
+        await producer.send(queue, "3")
+        assert text(await waiting) == "3"
 
 
 # Cancelling.

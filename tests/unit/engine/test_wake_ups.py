@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import settings
@@ -93,8 +94,8 @@ class Sessions(RuleBasedStateMachine):
     @rule(number=st.integers(0, 4))
     def receive(self, number: int) -> None:
         slot = self.started(number)
-        if slot is not None:
-            self.poll(slot)
+        if slot is not None and self.poll(slot) is not None:
+            slot.wakeup.set()  # its session is at work, and polls again before it sleeps
 
     @rule(number=st.integers(0, 4))
     def wait_behind_others(self, number: int) -> None:
@@ -128,6 +129,11 @@ class Sessions(RuleBasedStateMachine):
     def pass_time(self) -> None:
         self.now += 60
         self.dispatcher.release(self.now)
+
+    @rule()
+    def stop_waiting_for_consumers(self) -> None:
+        """Let others have what consumers gave back and have not asked for, as happens after a while."""
+        self.dispatcher.release_returned(FOR_EVER)
 
     @rule(number=st.integers(0, 4))
     def start_or_stop(self, number: int) -> None:
@@ -186,6 +192,20 @@ class Sessions(RuleBasedStateMachine):
         self.is_certain = True
         self.dispatcher.selector_queues.wake_all()
         self.come_to_rest()
+
+
+def test_a_session_at_work_polls_again_before_it_sleeps() -> None:
+    """What came for its group meanwhile woke only the other session, for which it is not."""
+    state = Sessions()
+    state.begin(sessions=2, selectors=[None, None], groups=(b"a",), priorities=(4,), batch=0, keeps=True)
+    values = iter([b"a", 4] * 2)
+    draws: Any = SimpleNamespace(draw=lambda _: next(values))
+    state.come_to_rest()
+    state.arrive(partition=0, count=1, data=draws, is_run=False)
+    state.receive(1)
+    state.arrive(partition=0, count=1, data=draws, is_run=False)
+    state.come_to_rest()
+    assert [len(received) for received in state.received.values()] == [0, 2]
 
 
 TestSessions = Sessions.TestCase
