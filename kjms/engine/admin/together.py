@@ -26,6 +26,11 @@ class Together(Generic[Item, Answer]):
         self._asking = threading.Lock()
         self._waiting: list[tuple[Item, Future[Answer]]] = []
 
+    @property
+    def waiting(self) -> int:
+        """How many questions are for the next request."""
+        return len(self._waiting)
+
     def ask(self, item: Item) -> Answer:
         """Return the answer for *item*; raise what the request raises."""
         mine: Future[Answer] = Future()

@@ -36,7 +36,7 @@ def asked(kafka: Kafka, before: Callable[[], None] = lambda: None) -> list[int |
         first = threads.submit(together.ask, 0)
         wait_for(lambda: kafka.requests)
         rest = [threads.submit(together.ask, number) for number in range(1, 6)]
-        wait_for(lambda: len(together._waiting) == 5)
+        wait_for(lambda: together.waiting == 5)
         before()
         kafka.may_answer.set()
         return [each.exception(20) or each.result() for each in (first, *rest)]
