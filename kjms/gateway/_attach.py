@@ -40,13 +40,17 @@ def link_of(host: LinkHost, worker: Worker, link: Link) -> ClientLink:
 class UnsubscribeLink(ClientLink):
     """A receiver without a source: it asks for a durable subscription by its name, to end it (mapping §7.3, §8.8).
 
-    A subscription of the client's own container comes first. A global one is ended only by a client that asks for it:
-    Qpid JMS does by desired capabilities, which the engine does not pass on, and by the link name's suffix.
+    A subscription of the client's own container comes first. A global one is ended only by a client whose container
+    had a link of it, or that asks for it: Qpid JMS does by desired capabilities, which the engine does not pass on, and
+    by the link name's suffix.
     """
 
     def __init__(self, host: LinkHost, worker: Worker, link: Link) -> None:
         super().__init__(host, worker, link)
         self._name = subscription_name(link.name)
+        self._may_be_global = link.name.partition("|")[2].startswith("global") or host.link_names.knows_global(
+            host.client.subscriber, self._name
+        )
         self._is_global = False
         self._is_found = False
 
@@ -55,7 +59,7 @@ class UnsubscribeLink(ClientLink):
 
     def _look(self, session: BrokeredSession) -> tuple[Terms, bool] | None:
         """Return what the subscription is, and whether it is a global one; None: there is none."""
-        may_be_global = self.link_name.partition("|")[2].startswith("global")
+        may_be_global = self._may_be_global
         for is_global in (False, True) if may_be_global else (False,):
             if not is_global:
                 try:

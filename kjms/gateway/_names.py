@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kjms.client.engine_access import engine_of
 from kjms.errors import IllegalStateException
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from kjms import Connection
 
 __all__ = ["ClientIds", "LinkNames"]
+
+MOST_GLOBAL: Final = (
+    10_000  # names that are remembered: some megabytes, also where each connection has its own container
+)
 
 
 class NamedLink(Protocol):
@@ -53,6 +57,7 @@ class LinkNames:
     def __init__(self) -> None:
         self._lines: dict[Hashable, list[NamedLink]] = {}
         self._of_sessions: dict[Hashable, set[NamedLink]] = {}
+        self._global: dict[Hashable, None] = {}  # the latest at the end
 
     def __repr__(self) -> str:
         return f"<LinkNames: {len(self._lines)} in use>"
@@ -74,6 +79,17 @@ class LinkNames:
             link.named()
         elif not last.is_leaving:
             last.steal(is_attached=last is line[0])
+
+    def attached_to_global(self, container: Hashable, subscription: str) -> None:
+        """Note that a link of *container* was one of a durable global subscription (mapping §8.8)."""
+        self._global.pop((container, subscription), None)
+        self._global[container, subscription] = None
+        if len(self._global) > MOST_GLOBAL:
+            del self._global[next(iter(self._global))]
+
+    def knows_global(self, container: Hashable, subscription: str) -> bool:
+        """Return whether *container* had a link of the durable global subscription of that name."""
+        return (container, subscription) in self._global
 
     def leave(self, link: NamedLink) -> None:
         """Give the name of *link* to the next in line; once is enough."""

@@ -94,6 +94,9 @@ class OutgoingLink(ClientLink):
             self.link.snd_settle_mode = Link.SND_SETTLED if self.source.is_settled else Link.SND_UNSETTLED
             self.link.rcv_settle_mode = self.link.remote_rcv_settle_mode
             self.open()
+            its = self._wanted
+            if its is not None and its.subscription is not None and its.is_durable and its.is_global:
+                self.host.link_names.attached_to_global(self.host.client.subscriber, its.subscription)
             self.flow()
 
     def flow(self) -> None:

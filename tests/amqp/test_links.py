@@ -358,9 +358,22 @@ def test_the_own_containers_subscription_comes_first(gateway: Any, kjms_destinat
             assert {str(kind) for kind in plain(found.remote_source.capabilities)} == kinds
             assert lookup.end(found) is None
         assert lookup.ask(f"{name}|globalish").remote_condition.name == "amqp:not-found"
-        peer.detach(names.durable(f"{name}|2", name, "topic", "shared", "global"))
-        assert lookup.ask(f"{name}|2").remote_condition.name == "amqp:not-found"  # nothing says that it is global
-        assert lookup.end(lookup.ask(f"{name}|global")) is None
+
+
+@pytest.mark.requirement("AMQP-8.1-12", "AMQP-8.8-7")
+def test_what_follows_the_bar_does_not_hide_a_global_subscription(gateway: Any, kjms_destination_name: str) -> None:
+    """A container finds the global subscription that it had a link of; another one has to ask for a global one."""
+    name = kjms_destination_name
+    with Peer(gateway.port, name) as peer, Peer(gateway.port, f"{name}-other") as other:
+        peer.detach(Names(peer).durable(f"{name}|2", name, "topic", "shared", "global"))
+        assert Lookup(other).ask(f"{name}|2").remote_condition.name == "amqp:not-found"
+        lookup = Lookup(peer)
+        for link_name in (f"{name}|2", f"{name}|3", name):
+            found = lookup.ask(link_name)
+            assert {str(kind) for kind in plain(found.remote_source.capabilities)} == {"topic", "shared", "global"}
+            peer.detach(found)
+        assert lookup.end(lookup.ask(f"{name}|2")) is None
+        assert lookup.ask(f"{name}|2").remote_condition.name == "amqp:not-found"
 
 
 @pytest.mark.requirement("AMQP-8.9-3", "AMQP-8.9-4", "AMQP-8.9-8", "AMQP-8.9-9", "AMQP-8.2-8")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kjms.errors import IllegalStateException, JMSException, ResourceAllocationException
+from kjms.gateway import _names
 from kjms.gateway._calls import CallQueue
 from kjms.gateway._names import LinkNames
 from kjms.gateway._outcomes import OutcomeQueue
@@ -193,3 +194,13 @@ def test_a_link_that_wants_something_else_does_not_get_the_name() -> None:
     with pytest.raises(IllegalStateException):
         names.enter(Link("b", replaces=False), "name")
     assert not first.is_leaving
+
+
+def test_a_gateway_remembers_the_latest_global_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers that come without end cost no more memory than a number of names."""
+    monkeypatch.setattr(_names, "MOST_GLOBAL", 2)
+    names = LinkNames()
+    for container in ("a", "b", "a", "c"):
+        names.attached_to_global(container, "sub")
+    assert [names.knows_global(container, "sub") for container in "abc"] == [True, False, True]
+    assert not names.knows_global("a", "other")
