@@ -192,7 +192,8 @@ class GroupConsumer:
             records = [] if first is None else [first]
             if records and room > 1:
                 records += consumer.consume(room - 1, 0)
-            self._fetch.reading.resume_later(consumer, has_read=bool(records))
+            has_read = len(records) > 1 or (first is not None and first.error() is None)  # else it is an end, if at all
+            self._fetch.reading.resume_later(consumer, has_read=has_read)
             if not records:
                 return
         self._arrived(records)

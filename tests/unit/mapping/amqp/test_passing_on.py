@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from kjms import Message, Queue
 from kjms.mapping.amqp import AmqpMessage, decode_transfer, encode_transfer
 from kjms.mapping.amqp.sections import DATA, SEQUENCE, VALUE, Body, Header, Properties
-from kjms.mapping.amqp.types import Byte, Symbol, UInt
+from kjms.mapping.amqp.types import Byte, Symbol, UInt, ULong
 
 QUEUE = Queue("q")
 MSG_TYPE = Symbol("x-opt-jms-msg-type")
@@ -77,6 +78,27 @@ def test_properties_and_body_are_as_they_were(message: AmqpMessage) -> None:
     found = passed_on(message)
     assert found.properties == whole.properties
     assert (found.body.kind, found.body.values) == (whole.body.kind, whole.body.values)
+
+
+@pytest.mark.requirement("AMQP-3.2.1-2", "AMQP-3.2.1.1-1", "AMQP-3.2.1.1-5")
+@pytest.mark.parametrize("said", [None, TEXT])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (ULong(7), "ID:AMQP_ULONG:7"),
+        (uuid.UUID(int=5), f"ID:AMQP_UUID:{uuid.UUID(int=5)}"),
+        (b"\xab\x01", "ID:AMQP_BINARY:AB01"),
+        ("ID:a", "ID:a"),
+        ("a", "ID:AMQP_NO_PREFIX:a"),
+    ],
+)
+def test_ids_of_all_types_are_read_and_leave_as_they_came(value: Any, text: str, said: Byte | None) -> None:
+    """A message id of each type becomes a JMSMessageID that tells the type, and leaves in it; likewise in replies."""
+    message = amqp("x", said=said, to="q", message_id=value, correlation_id=value)
+    assert received(message).jms_message_id == text
+    its = passed_on(message).properties
+    assert (its.message_id, its.correlation_id) == (value, value)
+    assert its.message_id.__class__ is value.__class__
 
 
 TEXTS = st.none() | st.text(st.characters(codec="ascii", exclude_characters="\0"), min_size=1, max_size=8)
