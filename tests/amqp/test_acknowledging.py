@@ -183,6 +183,7 @@ def test_a_listener_that_always_fails_ends_in_the_dead_letter_queue(
     assert failing.calls() == 10
 
 
+@pytest.mark.requirement("AMQP-3.3.1-9")
 def test_released_messages_are_not_counted_and_failed_ones_are(
     connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str
 ) -> None:

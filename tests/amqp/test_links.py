@@ -360,6 +360,18 @@ def test_the_own_containers_subscription_comes_first(gateway: Any, kjms_destinat
         assert lookup.ask(f"{name}|globalish").remote_condition.name == "amqp:not-found"
 
 
+@pytest.mark.requirement("AMQP-8.9-9")
+def test_another_connection_cannot_end_a_subscription_in_use(gateway: Any, kjms_destination_name: str) -> None:
+    """The end of a global subscription is refused as locked while another container has a link of it."""
+    name = kjms_destination_name
+    with Peer(gateway.port, name) as peer, Peer(gateway.port, f"{name}-other") as other:
+        link = Names(peer).durable(f"{name}|global", name, "topic", "shared", "global")
+        lookup = Lookup(other)
+        assert lookup.end(lookup.ask(f"{name}|global")).name == "amqp:resource-locked"
+        peer.detach(link)
+        assert lookup.end(lookup.ask(f"{name}|global")) is None
+
+
 @pytest.mark.requirement("AMQP-8.1-12", "AMQP-8.8-7")
 def test_what_follows_the_bar_does_not_hide_a_global_subscription(gateway: Any, kjms_destination_name: str) -> None:
     """A container finds the global subscription that it had a link of; another one has to ask for a global one."""
