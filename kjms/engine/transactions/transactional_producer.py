@@ -38,9 +38,6 @@ _log = logging.getLogger("kjms.transactions")
 
 COMMIT_SECONDS: Final = 10.0  # how long a call may take before it is made again
 SETTLE_SECONDS: Final = 5.0  # librdkafka may not keep it (its issues 5456, 5511), and has a second to do so
-LATE_SECONDS: Final = 1.0
-"""A transaction that took longer may have had a request that librdkafka made again without a word: to a broker that the
-metadata name no longer. That takes Kafka the broker's session time-out, 9 s unless it is told otherwise."""
 TRANSACTION_MS: Final = 30_000  # consumers wait at most that long for the open transaction of a dead process
 PAUSE_SECONDS: Final = 0.1  # between attempts to find something out
 LARGEST_RECORD: Final = 1_000_000_000  # bytes: what was read can be written, so that the broker's limit decides
@@ -220,7 +217,6 @@ class TransactionalProducer(Generic[Unit]):
         self._commits += 1
 
     def _write_and_settle(self, parts: Sequence[TransactionPart], *, is_singly: bool) -> None:
-        begun = time.monotonic()
         producer = self._begin()
         try:
             written = Written()
@@ -233,7 +229,7 @@ class TransactionalProducer(Generic[Unit]):
         except BaseException as error:
             self._abort(producer)
             raise AbortedError(error if isinstance(error, JMSException) else JMSException(repr(error))) from error
-        if self._producer is producer and self._is_in_doubt(producer, begun):
+        if self._producer is producer and self._is_in_doubt(producer):
             _log.info("%s: a request may arrive again; a new epoch refuses it", self._id)
             self._leave()
 
@@ -257,14 +253,14 @@ class TransactionalProducer(Generic[Unit]):
         """Use the producer no more: the next one's beginning fences its requests."""
         self._producer = None
 
-    def _is_in_doubt(self, producer: ProducerPort, begun: float) -> bool:
-        """Return whether a request of the transaction that *begun* may arrive in the next one of the same epoch."""
+    def _is_in_doubt(self, producer: ProducerPort) -> bool:
+        """Return whether a request of the last transaction may arrive in the next one of the same epoch."""
         try:
             producer.poll(0)  # the log's lines
         except Exception as error:  # a fatal error; the transaction is committed all the same
             _log.debug("%s: %s", self._id, error)
             return True
-        return self._log is None or self._log.is_in_doubt or time.monotonic() - begun > LATE_SECONDS
+        return self._log is not None and self._log.is_in_doubt
 
     def _write(
         self, producer: ProducerPort, parts: Sequence[TransactionPart], written: Written, *, is_singly: bool
