@@ -126,6 +126,8 @@ class Handover:
         if (
             delivery is not None or not self._starvation.since
         ):  # a consumer that asks again, and finds nothing, moves nothing
+            if now - self._moved_at > BUSY_SECONDS:
+                self._service.wake()
             self._moved_at = now
         if worked:
             self._window.worked(worked)
@@ -149,6 +151,7 @@ class Handover:
     def changed(self) -> None:
         """Record that a consumer with another selector was opened or closed."""
         self._moved_at = time.monotonic()
+        self._service.wake()
         if self._transfers.is_held and self._free_wants() != self._interest.selectors:
             self._transfers.arrived_at = self._moved_at  # something may come
             self.publish()

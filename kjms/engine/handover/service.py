@@ -23,6 +23,7 @@ _log = logging.getLogger("kjms.handover")
 
 TICK_SECONDS: Final = 0.05  # between looks for waiting consumers
 IDLE_TICK_SECONDS: Final = 0.2  # the same where nothing moves; closing waits for it
+ALONE_SECONDS: Final = 1.0  # the same where no other process hands over: so often it is looked for one
 ASK_SECONDS: Final = 10.0  # how long Kafka may take to find an offset
 WAIT_MS: Final = 500  # a new record ends the wait; a fetch that brings none is repeated after that
 BATCH: Final = 500  # records taken from librdkafka at once
@@ -72,6 +73,7 @@ class HandoverService:
         self._consumer: ConsumerPort | None = None
         self._thread: threading.Thread | None = None
         self._closing = False
+        self._is_called = False  # something moves again
         self._last_warned: dict[str, float] = {}
 
     def __repr__(self) -> str:
@@ -89,6 +91,12 @@ class HandoverService:
             if self._thread is None and not self._closing:
                 self._thread = threading.Thread(target=self._run, name="kjms-handover", daemon=True)
                 self._thread.start()
+            self._changed.notify()
+
+    def wake(self) -> None:
+        """Look soon: something moves again in a queue where nothing did for long."""
+        with self._changed:
+            self._is_called = True
             self._changed.notify()
 
     def leave(self, member: Member) -> None:
@@ -146,8 +154,12 @@ class HandoverService:
         if self._consumer is not None and any(member.is_followed for member in members):
             self._read(self._consumer, seconds)
         else:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closing, seconds)
+            self._rest(TICK_SECONDS if seconds == TICK_SECONDS else ALONE_SECONDS)
+
+    def _rest(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing or self._is_called, seconds)
+            self._is_called = False
 
     def _tick(self, member: Member) -> None:
         try:
