@@ -79,6 +79,11 @@ class CallbackThreads:
                     thread.is_idle = False
                     thread.changed.notify()
 
+    @property
+    def are_waiting(self) -> bool:
+        """Whether there are callbacks to call, so that `look` may find that others wait behind them for long."""
+        return self._shared is not None and bool(self._shared.waiting)
+
     def look(self) -> None:
         """Give the callbacks that are being called a thread of their own, where others wait behind them for long."""
         thread = self._shared

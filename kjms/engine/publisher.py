@@ -28,7 +28,7 @@ Report = Callable[["KafkaError | None", KafkaMessage], None]
 _log = logging.getLogger("kjms.producer")
 
 AGAIN_SECONDS: Final = 1.0  # between a fatal error and the next producer
-POLL_SECONDS: Final = 0.05  # how soon a closing publisher is noticed; deliveries wake the thread at once
+POLL_SECONDS: Final = 0.05  # how soon a closing publisher is noticed while records are under way
 BURST: Final = 32  # sends within STEP_SECONDS, after which a sender yields to the delivery reports
 YIELD_EVERY: Final = 128  # sends: to yield costs two switches of threads
 STEP_SECONDS: Final = 0.005
@@ -166,7 +166,7 @@ class Publisher:
         """
         sent = 0
         while not self._is_done:
-            if self._service.wait(POLL_SECONDS, lambda: len(self._producer)):
+            if self._service.wait(POLL_SECONDS, self._has_work):
                 try:
                     sent = self._poll(sent)
                 finally:
@@ -176,6 +176,10 @@ class Publisher:
             self.callbacks.look()
             while not self._yielding.empty():
                 self._yielding.get().release()
+
+    def _has_work(self) -> bool:
+        """Return whether the thread has something to do."""
+        return bool(len(self._producer) or self._informed or self._end.is_wanted or self.callbacks.are_waiting)
 
     @property
     def _is_done(self) -> bool:
@@ -201,7 +205,7 @@ class Publisher:
             if self._end.is_wanted:
                 self._producer.flush(POLL_SECONDS)  # what lingers is sent at once
             else:
-                self._producer.poll(0 if self._is_yield_wanted else POLL_SECONDS)
+                self._producer.poll(0 if self._is_yield_wanted or not self._has_work() else POLL_SECONDS)
         except KafkaException as error:
             if kafka_error(error).fatal():
                 self._replace(error)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from kjms.engine.kafka import KafkaException
 
-__all__ = ["REST_SECONDS", "ReportService"]
+__all__ = ["IDLE_SECONDS", "REST_SECONDS", "ReportService"]
 
+IDLE_SECONDS: Final = 1.0  # so late the thread hears, with nothing to do, of errors that belong to no record
 REST_SECONDS: Final = 0.05  # since a sender began to wait last: so long the thread leaves reports to senders
 
 
@@ -83,28 +84,30 @@ class ReportService:
 
     # Of the publisher's thread.
 
-    def wait(self, seconds: float, is_under_way: Callable[[], object]) -> bool:
+    def wait(self, seconds: float, has_work: Callable[[], object]) -> bool:
         """Wait until senders leave it to the publisher's thread; return whether it serves now, until it calls `end`.
 
+        With nothing to do it rests until it is called, or for `IDLE_SECONDS`: then it serves once.
+
         Args:
-            seconds: How long to wait.
-            is_under_way: Returns whether reports are to come.
+            seconds: How long to wait while there is something to do.
+            has_work: Returns whether reports are to come, or there is something else to do for the thread.
         """
-        since = time.monotonic() - REST_SECONDS
-        if self._asked_at > since > self._shared_at:
-            self.is_resting = True  # before the look: a thread that sends after it calls
-            try:
-                if self._serving.acquire(blocking=False):
-                    if is_under_way():
-                        return True
-                    self._serving.release()
-                self._calls.get(timeout=seconds)
-            except Empty:
-                pass
-            finally:
-                self.is_resting = False
-            return False
-        return self._serving.acquire(timeout=seconds)
+        is_left_to_senders = self._asked_at > time.monotonic() - REST_SECONDS > self._shared_at
+        if not is_left_to_senders and has_work():
+            return self._serving.acquire(timeout=seconds)
+        self.is_resting = True  # before the look: a thread that sends after it calls
+        try:
+            if self._serving.acquire(blocking=False):
+                if has_work():
+                    return True
+                self._serving.release()
+            self._calls.get(timeout=seconds if is_left_to_senders else IDLE_SECONDS)
+        except Empty:
+            return not is_left_to_senders and self._serving.acquire(blocking=False)
+        finally:
+            self.is_resting = False
+        return False
 
     def end(self) -> None:
         """Let other threads serve."""

@@ -14,13 +14,14 @@ from typing import Any, TypeVar
 import pytest
 
 from kjms.destinations import Queue
+from kjms.engine import report_service
 from kjms.engine.kafka import KafkaError, KafkaException, KafkaMessage
 from kjms.engine.publisher import Publisher
 from kjms.engine.report_service import REST_SECONDS, ReportService
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.testing import MemoryKafka
-from tests.helpers import WAIT_SECONDS, Desk, Eventually, Intercepted, intercepted, interrupted_at
+from tests.helpers import WAIT_SECONDS, Desk, Eventually, Intercepted, intercepted, interrupted_at, wait_for
 
 T = TypeVar("T")
 
@@ -265,3 +266,47 @@ def test_what_a_sender_meets_while_it_serves_is_the_threads(
         eventually(lambda: "broken" in caplog.text and len(made) == 1 + is_fatal)
         publisher.send_and_wait(queue.queue_name, 0, RECORD)
         publisher.close()
+
+
+class Polls(Intercepted):
+    """A producer that counts the polls of its clients."""
+
+    count = 0
+
+    def poll(self, timeout: float) -> int:
+        Polls.count += 1
+        return int(self.inner.poll(timeout))
+
+
+class Told:
+    """What is told that reports have come."""
+
+    def __init__(self) -> None:
+        self.caught_up = threading.Event()
+
+    def catch_up(self) -> None:
+        self.caught_up.set()
+
+
+def test_an_idle_publisher_rests_until_something_is_to_be_done(
+    kafka: MemoryKafka, desk: Desk, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records, waiting senders, sessions that want to be told, and the end wake its thread; time alone does not."""
+    monkeypatch.setattr(report_service, "IDLE_SECONDS", 3600.0)
+    desk.send(queue, "the topic is made")
+    with intercepted(kafka.bootstrap_servers, producer=Polls):
+        publisher = Publisher({"bootstrap.servers": kafka.bootstrap_servers}, "publisher", send_timeout=10_000)
+        reports, told = Reports(), Told()
+        publisher.send(queue.queue_name, 0, RECORD, reports)
+        wait_for(lambda: reports.errors)
+        publisher.send_and_wait(queue.queue_name, 0, RECORD)
+        threading.Event().wait(4 * REST_SECONDS)  # by then the thread rests
+        before = Polls.count
+        threading.Event().wait(4 * REST_SECONDS)
+        assert Polls.count == before
+        publisher.inform(told)
+        assert told.caught_up.wait(WAIT_SECONDS)
+        publisher.send(queue.queue_name, 0, RECORD, reports)
+        wait_for(lambda: len(reports.errors) == 2)
+        publisher.close()
+    assert reports.errors == [None, None]
