@@ -7,11 +7,19 @@ A "character" is a Unicode code point, as in Spark's LIKE; ``_`` fits one of the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 Piece: TypeAlias = tuple[str, ...]
 """The runs of characters between two ``%``; between each two runs stands one ``_``."""
+
+
+# Characters: a short piece is looked for nearby first, and never in all of a very long value at once.
+SMALLEST_WINDOW: Final = 16
+LARGEST_WINDOW: Final = 4_096
+BITS_OF_A_WORD: Final = 64  # more places than there are words in a number are written as its digits
+ONE: Final = ord("1")
 
 
 def like_pieces(pattern: str, escape: str | None = None) -> tuple[Piece, ...]:
@@ -89,37 +97,83 @@ def _fits(piece: Piece, value: str, at: int) -> bool:
 
 
 def _finder(piece: Piece) -> Callable[[str, int, int], int]:
-    """Return a function of (value, start, stop): where the first *piece* in between ends, or -1."""
-    if len(piece) == 1:
-        run = piece[0]
+    """Return a function of (value, start, stop): where the first *piece* in between ends, or -1.
 
-        def find_run(value: str, start: int, stop: int) -> int:
-            found = value.find(run, start, stop)
-            return -1 if found < 0 else found + len(run)
+    Blanks at either end of a piece only take room: what is looked for begins and ends with a plain character.
+    """
+    plain = [number for number, run in enumerate(piece) if run]
+    blanks_before = plain[0] if plain else 0
+    blanks_behind = len(piece) - 1 - (plain[-1] if plain else 0)
+    core = piece[plain[0] : plain[-1] + 1] if plain else ("",)
+    find_core = _find_run(core[0]) if len(core) == 1 else _find_runs(core)
 
-        return find_run
+    def find(value: str, start: int, stop: int) -> int:
+        found = find_core(value, start + blanks_before, stop - blanks_behind)
+        return -1 if found < 0 else found + blanks_behind
 
-    # Shift-and: bit i of the state says that the last i + 1 characters fit the first i + 1 of the piece. One step for
-    # each character of the value, where the obvious search takes one for each pair.
-    characters = "_".join(piece)
-    blanks = [False] * len(characters)
-    at = -1
-    for run in piece[:-1]:
-        at += len(run) + 1
-        blanks[at] = True
-    anything = sum(1 << i for i, blank in enumerate(blanks) if blank)
-    masks: dict[str, int] = {}
-    for i, character in enumerate(characters):
-        if not blanks[i]:
-            masks[character] = masks.get(character, anything) | 1 << i
-    whole = 1 << len(characters) - 1
+    return find
 
-    def find_piece(value: str, start: int, stop: int) -> int:
-        state = 0
-        for i in range(start, stop):
-            state = (state << 1 | 1) & masks.get(value[i], anything)
-            if state & whole:
-                return i + 1
+
+def _find_run(run: str) -> Callable[[str, int, int], int]:
+    """Return a function of (value, start, stop): where the first *run* in between ends, or -1."""
+
+    def find(value: str, start: int, stop: int) -> int:
+        found = value.find(run, start, stop) if start <= stop else -1
+        return -1 if found < 0 else found + len(run)
+
+    return find
+
+
+def _find_runs(piece: Piece) -> Callable[[str, int, int], int]:
+    """Return a function of (value, start, stop): where the first *piece* in between ends, or -1.
+
+    The places where the piece may begin are the bits of a number, and each run takes away those that it does not fit:
+    one operation for the places of a whole window, where the obvious search takes one for each pair of characters.
+    """
+    length = _length(piece)
+    last_window = max(length, LARGEST_WINDOW)
+    runs: list[tuple[int, str]] = []
+    offset = 0
+    for run in piece:
+        if run:
+            runs.append((offset, run))
+        offset += len(run) + 1
+    repeated = {run for run, count in Counter(run for _, run in runs).items() if count > 1}
+
+    def find(value: str, start: int, stop: int) -> int:
+        window, at = max(length, SMALLEST_WINDOW), start
+        while at <= stop - length:
+            count = min(window, stop - length + 1 - at)
+            text = value[at : at + count + length - 1]
+            known: dict[str, int] = {}
+            places = (1 << count) - 1
+            for offset, run in runs:
+                found = known.get(run)
+                if found is None:
+                    found = _places(text, run)
+                    if run in repeated:
+                        known[run] = found
+                places &= found >> offset
+                if not places:
+                    break
+            else:
+                return at + (places & -places).bit_length() - 1 + length
+            at, window = at + count, min(2 * window, last_window)
         return -1
 
-    return find_piece
+    return find
+
+
+def _places(text: str, run: str) -> int:
+    """Return a number whose bit i says whether *run* stands at character i of *text*."""
+    found = []
+    at = text.find(run)
+    while at >= 0:
+        found.append(at)
+        at = text.find(run, at + 1)
+    if len(found) < len(text) // BITS_OF_A_WORD:
+        return sum(1 << at for at in found)
+    digits = bytearray(b"0") * len(text)
+    for at in found:
+        digits[-1 - at] = ONE
+    return int(digits, 2)

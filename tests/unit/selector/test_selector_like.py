@@ -22,6 +22,14 @@ def test_like_is_the_plain_rule(pattern, value):
     assert like_matcher(like_pieces(pattern))(value) is is_like(value, tokens(pattern, None))
 
 
+@given(piece=st.text("ab_", min_size=1, max_size=40), value=st.text("ab", max_size=200))
+@settings(max_examples=300, deadline=None)
+def test_a_piece_is_found_wherever_it_is(piece, value):
+    """Near the start of a value or far behind, and with blanks at its ends."""
+    pattern = f"%{piece}%"
+    assert like_matcher(like_pieces(pattern))(value) is is_like(value, tokens(pattern, None))
+
+
 @pytest.mark.parametrize(
     ("pattern", "value", "fits"),
     [
@@ -86,3 +94,18 @@ def test_the_time_for_a_hostile_value_grows_with_its_length(pattern, piece):
         return min(times)
 
     assert took(20_000) < 40 * max(took(2_000), 50e-6)
+
+
+@pytest.mark.parametrize("pattern", ["%{}%", "%a{}b%", "{}%", "%{}a"])
+def test_the_time_for_blanks_does_not_grow_with_the_square_of_their_number(pattern):
+    """A hundred times as many take about a hundred times as long, to parse and to match."""
+
+    def took(count: int) -> float:
+        times = []
+        for _ in range(3):
+            start = time.thread_time()
+            like_matcher(like_pieces(pattern.format("_" * count)))("a" * 2 * count)
+            times.append(time.thread_time() - start)
+        return min(times)
+
+    assert took(60_000) < 400 * max(took(600), 50e-6)
