@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 from kjms.client.completion_queue import CompletionQueue
 from kjms.client.dead_letters import with_handled_exception
 from kjms.client.session import Session
+from kjms.engine import Event
 from kjms.errors import IllegalStateException, JMSException
 from kjms.options import DeliveryMode
 
@@ -40,7 +41,7 @@ MANY: Final = 64  # sends under way at the same time, which are worth waiting fo
 BACKLOG: Final = 50_000  # of the 100,000 records that librdkafka's buffer holds: beyond that a send may have to wait
 
 
-class Wakeup(threading.Event):
+class Wakeup(Event):
     """What the engine sets when there may be a message, and *loop* waits for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -98,6 +98,9 @@ class Acknowledgement:
         """Note that *message* is about to be returned from a receive."""
         raise NotImplementedError
 
+    def withdraw(self, delivery: Delivery) -> None:
+        """Forget that *delivery* was about to reach the program: an interrupt came between."""
+
     def looping(self, delivery: Delivery, message: Message) -> None:
         """Note that *message* is about to be given to a loop over its consumer."""
         self.received(delivery, message)
@@ -263,6 +266,13 @@ class Auto(Acknowledgement):
         self._looped[delivery.slot] = delivery
         self.asks = True
 
+    def withdraw(self, delivery: Delivery) -> None:
+        slot = delivery.slot
+        if slot is not None and self._looped.get(slot) is delivery:
+            del self._looped[slot]
+        if not self._is_pipelined and slot is not None:
+            self._unflushed.setdefault(slot.reader, [])  # the receipt may have been lost: wait for all that is settled
+
     def disown(self, process: int) -> None:
         super().disown(process)
         self._looped.clear()
@@ -387,6 +397,9 @@ class Client(Acknowledgement):
         self._open[delivery] = None
         message._receipt = self
 
+    def withdraw(self, delivery: Delivery) -> None:
+        self._open.pop(delivery, None)
+
     def continues(self) -> None:
         before = next(reversed(self._open), None)
         if before is not None and before.count > 1:
@@ -457,14 +470,19 @@ class Client(Acknowledgement):
         error = handled_exception()
         if error is not None:
             cause = f"{cause} after {type(error).__name__}"
-        again, self._open = list(self._open), {}
+        again = list(self._open)
         by_slot: dict[Slot, list[Delivery]] = {}
         for delivery in again:
             assert delivery.slot is not None
             delivery.attempts.cause = cause
             by_slot.setdefault(delivery.slot, []).append(delivery)
-        for slot, deliveries in by_slot.items():
-            self._give_back(deliveries, to=slot, error=error)
+        self._open = {}
+        try:
+            for slot, deliveries in by_slot.items():
+                self._give_back(deliveries, to=slot, error=error)
+        except BaseException:  # also Ctrl-C, at any point of it
+            self._keep(again)
+            raise
         return again[0].slot if again else None
 
     def interrupt(self) -> None:

@@ -87,22 +87,28 @@ class BlockingReceiver:
         core, slot = self._core, consumer._slot
         acknowledgement = core.acknowledgement
         guard = core.guard
-        guard.acquire("receive")
+        if core.interrupted and (again := core.after_interrupt(slot, read)) is not None:
+            return again
         try:
-            if acknowledgement.asks and not acknowledgement.before_next(slot, seconds):
-                raise core.overrun("receive")
-            deliver = core.delivery(read, is_loop=is_loop) if is_loop or read else acknowledgement.received
-            is_next = slot.streak < STREAK or seconds == 0 or bool(slot.batch)
-            found = core.take(slot, consumer._destination, deliver) if is_next else None
-            return found[1] if found else self._wait(consumer, seconds, deliver, is_next=is_next)
+            guard.acquire("receive")
+            try:
+                if acknowledgement.asks and not acknowledgement.before_next(slot, seconds):
+                    raise core.overrun("receive")
+                deliver = core.delivery(read, is_loop=is_loop) if is_loop or read else acknowledgement.received
+                is_next = slot.streak < STREAK or seconds == 0 or bool(slot.batch)
+                found = core.take(slot, consumer._destination, deliver) if is_next else None
+                message = found[1] if found else self._wait(consumer, seconds, deliver, is_next=is_next)
+            finally:
+                guard.release()
         except NotYetError:
             return None
         except BaseException as error:
             if not isinstance(error, Exception):  # Ctrl-C, at any point of it
-                slot.reader.reclaim(slot, acknowledgement.held)
+                core.was_interrupted(slot)
+            core.arriving = None
             raise
-        finally:
-            guard.release()
+        core.arriving = None  # the program has it: from here on no handler of a signal runs before it does
+        return message
 
     def _wait(
         self,

@@ -308,6 +308,7 @@ class BrokeredSession(Session):
         core = self._core
         with core.guard.taken_to("receive"):
             found = core.take(consumer._slot, consumer._destination, self._brokered.received)
+            core.arriving = None
             if found is None:
                 consumer._slot.reader.refusal.check()
             return found

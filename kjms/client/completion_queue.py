@@ -10,7 +10,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from kjms.engine import failure_of
+from kjms.engine import Condition, failure_of
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class CompletionQueue:
         self._order: deque[Pending] = deque()
         self._waiting = 0
         self._reporting = threading.Lock()
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._threads = publisher.callbacks
         self._callbacks: Callbacks | None = None  # since there is a listener, unless they are passed on
         self._reporter = 0  # the identifier of the thread that calls listeners now

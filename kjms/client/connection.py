@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kjms.client.closing import AutoCloseable
@@ -65,6 +65,7 @@ class Connection(AutoCloseable):
         self._lock = threading.RLock()
         self._is_started = False
         self._is_closing = False
+        self._closing = 0  # the thread that closes it; where Ctrl-C ended that, the next call of the thread continues
         self._is_closed = False
         self._is_used = False
         self._ownership = Ownership()
@@ -255,13 +256,22 @@ class Connection(AutoCloseable):
         """
         if self._ownership.is_inherited:
             return
+        thread = threading.get_ident()
         with self._lock:
             sessions = list(self._sessions)
             self._check_not_in_callback("close")
-            if self._is_closing:
+            if self._is_closing and self._closing != thread:
                 return
-            self._is_closing = True
+            self._is_closing, self._closing = True, thread
             self._is_started = False
+        try:
+            self._close(sessions)
+        except Exception:
+            self._closing = 0
+            raise
+        self._closing = 0
+
+    def _close(self, sessions: Sequence[Session]) -> None:
         for session in sessions:  # all of them, before the first wait: no other session starts on a new message
             session._hold_delivery()
         for session in sessions:

@@ -139,10 +139,10 @@ class MessageConsumer(AutoCloseable):
         again, marked and counted.
         """
         while not self._is_closed:
+            self._looper = get_ident()  # before, for no handler of a signal runs between the receive and the loop
             message = self._session._receive(self, None, is_loop=True)
             if message is None:
                 return
-            self._looper = get_ident()
             yield message
         self._session._check_own("receive")
 

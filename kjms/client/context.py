@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ class JMSContext(Creating, AutoCloseable):
         self._contexts = contexts  # those of the connection that are open; under its lock
         self._auto_start = True
         self._is_closing = False
+        self._closing = 0  # the thread that closes it; where Ctrl-C ended that, the next call of the thread continues
         contexts.add(self)
 
     def __repr__(self) -> str:
@@ -283,15 +285,25 @@ class JMSContext(Creating, AutoCloseable):
         if connection._ownership.is_inherited:
             return
         self._session._check_not_in_callback("close")
+        thread = threading.get_ident()
         with connection._lock:
-            if self._is_closing:
+            if self._is_closing and self._closing != thread:
                 return
-            self._is_closing = True
+            self._is_closing, self._closing = True, thread
+        try:
+            self._close()
+        except Exception:
+            self._closing = 0
+            raise
+        self._closing = 0
+
+    def _close(self) -> None:
+        connection = self._connection
         try:
             self._session.close()
         finally:
             with connection._lock:
-                self._contexts.remove(self)
+                self._contexts.discard(self)
                 is_last = not self._contexts
             if is_last:
                 connection.close()

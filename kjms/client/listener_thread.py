@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kjms.engine import ConsumerSlot
+from kjms.engine import ConsumerSlot, Event
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ListenerThread:
         self._check_own = check_own
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()  # for which consumers listen, and for starting and ending the thread
-        self._ending = threading.Event()
+        self._ending = Event()
         self._is_ended = False
         self._is_behind = True  # whether what follows the last message may be left to do
 

@@ -23,7 +23,7 @@ from kjms.client.slot_opener import SlotOpener, either
 from kjms.client.topic_subscriber import TopicSubscriber
 from kjms.client.transacted import Transacted, commit_failure
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from kjms.engine import DURABLE, NON_DURABLE, Space
+from kjms.engine import DURABLE, NON_DURABLE, Event, Space
 from kjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
@@ -86,7 +86,7 @@ class Session(Creating, AutoCloseable):
             self._check_destination,
         )
         self._sender.transaction = self._transaction
-        self._wakeup = wakeup or threading.Event()
+        self._wakeup = wakeup or Event()
         self._slots = SlotOpener(
             engine, options, connection, self._wakeup, self._subscription_lost, self._check_destination
         )
@@ -99,6 +99,7 @@ class Session(Creating, AutoCloseable):
         self._receive = BlockingReceiver(self.number, self._core, self._listeners, self._wakeup, connection).receive
         self._lock = threading.Lock()  # for the lists, and for closing once
         self._is_closed = False
+        self._closing = 0  # the thread that closes it; where Ctrl-C ended that, the next call of the thread continues
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{len(self._consumers)} consumers, {len(self._producers)} producers"
@@ -423,8 +424,20 @@ class Session(Creating, AutoCloseable):
         """Do what acknowledging its messages does: with CLIENT_ACKNOWLEDGE, acknowledge all that were dispatched."""
         acknowledgement = self._core.acknowledgement
         assert isinstance(acknowledgement, Auto | Client)
-        with self._core.guard.taken_to("acknowledge"):
-            acknowledgement.acknowledge()
+        self._settle("acknowledge", acknowledgement.acknowledge)
+
+    def _settle(self, doing: str, call: Callable[[], None]) -> None:
+        """Make *call*, which settles messages or gives them back, after what an interrupted call has left to do."""
+        core = self._core
+        with core.guard.taken_to(doing):
+            if core.interrupted:
+                core.take_back()
+            try:
+                call()
+            except BaseException as error:
+                if not isinstance(error, Exception):  # Ctrl-C, at any point of it
+                    core.all_interrupted(consumer._slot for consumer in list(self._consumers))
+                raise
 
     def recover(self) -> None:
         """Deliver again, in order and marked, what was delivered and not acknowledged (JMS 2.0 §4.4.11).
@@ -435,8 +448,10 @@ class Session(Creating, AutoCloseable):
         self._check_open("recover")
         if self._transaction is not None:
             raise IllegalStateException(f"recover: session {self.number} is transacted (JMS 2.0 §4.4.11)")
-        with self._core.guard.taken_to("recover"):
-            self._listeners.first = self._core.acknowledgement.recover()
+        self._settle("recover", self._recover)
+
+    def _recover(self) -> None:
+        self._listeners.first = self._core.acknowledgement.recover()
 
     def commit(self) -> None:
         """Commit what the session sent and received since the last commit or rollback, all of it at once.
@@ -453,13 +468,14 @@ class Session(Creating, AutoCloseable):
 
         Spec: JMS 2.0 §4.4.7, §4.6.2.4.
         """
-        transaction = self._in_transaction("commit")
-        with self._core.guard.taken_to("commit"):
-            self._sender.completions.wait()
-            failure = transaction.commit()
-            if failure is not None:
-                self._listeners.first = transaction.rollback()
-                raise commit_failure(failure) from failure
+        self._settle("commit", partial(self._commit, self._in_transaction("commit")))
+
+    def _commit(self, transaction: Transacted) -> None:
+        self._sender.completions.wait()
+        failure = transaction.commit()
+        if failure is not None:
+            self._listeners.first = transaction.rollback()
+            raise commit_failure(failure) from failure
 
     def rollback(self) -> None:
         """Destroy what the session sent since the last commit or rollback; what it received is delivered again.
@@ -469,10 +485,11 @@ class Session(Creating, AutoCloseable):
 
         Spec: JMS 2.0 §4.4.7, §4.6.2.4.
         """
-        transaction = self._in_transaction("rollback")
-        with self._core.guard.taken_to("rollback"):
-            self._sender.completions.wait()
-            self._listeners.first = transaction.rollback()
+        self._settle("rollback", partial(self._rollback, self._in_transaction("rollback")))
+
+    def _rollback(self, transaction: Transacted) -> None:
+        self._sender.completions.wait()
+        self._listeners.first = transaction.rollback()
 
     def _in_transaction(self, doing: str) -> Transacted:
         self._check_open(doing)
@@ -533,12 +550,21 @@ class Session(Creating, AutoCloseable):
         Spec: JMS 2.0 §4.4.1.
         """
         self._check_not_in_callback("close")
-        if self._is_closed:  # also in a forked child, where the lock may be held by a thread that is not there
+        thread = threading.get_ident()
+        if self._is_closed and self._closing != thread:  # also in a forked child, whose lock a lost thread may have
             return
         with self._lock:
-            if self._is_closed:
+            if self._is_closed and self._closing != thread:
                 return
-            self._is_closed = True
+            self._is_closed, self._closing = True, thread
+        try:
+            self._close()
+        except Exception:
+            self._closing = 0
+            raise
+        self._closing = 0
+
+    def _close(self) -> None:
         self._listeners.end()
         for consumer in list(self._consumers):
             consumer._slot.stop()
@@ -570,13 +596,24 @@ class Session(Creating, AutoCloseable):
         self._sender.completions.close()
         for producer in self._producers:
             producer._is_closed = True
+        core = self._core
         try:
+            core.take_back()
+            core.report_interrupted()
             for consumer in list(self._consumers):
                 self._end_loop(consumer)
-            self._core.acknowledgement.close()
-        finally:
-            self._connection._engine.close_slots([consumer._slot for consumer in self._consumers])
-            self._connection._session_closed(self)
+            core.acknowledgement.close()
+        except Exception:
+            self._finished()
+            raise
+        except BaseException:  # Ctrl-C, at any point of it: another call continues, or that which closes the connection
+            core.all_interrupted(consumer._slot for consumer in self._consumers)
+            raise
+        self._finished()
+
+    def _finished(self) -> None:
+        self._connection._engine.close_slots([consumer._slot for consumer in self._consumers])
+        self._connection._session_closed(self)
 
     def _check_own(self, doing: str) -> None:
         self._connection._ownership.check(doing)

@@ -6,8 +6,9 @@ listener thread are four ways to wait around it.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kjms.client.acknowledge_modes import Auto
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionCore"]
 
+_log = logging.getLogger("kjms.session")
+
 
 class SessionCore:
     """Takes messages for the consumers of one session, and settles those that are not to be delivered.
@@ -39,6 +42,8 @@ class SessionCore:
     Attributes:
         guard: Held while a thread uses the session.
         delivering: Held while a message is on its way to the program, so that stopping can wait for it.
+        arriving: The message that a receive is about to return.
+        interrupted: What receives had, by their consumers' slots, that Ctrl-C, or another handler of a signal, ended.
     """
 
     def __init__(
@@ -53,6 +58,8 @@ class SessionCore:
         self.redelivery = redelivery
         self.acknowledgement = acknowledgement
         self.delivering = threading.RLock()
+        self.arriving: tuple[Delivery, Message] | None = None
+        self.interrupted: dict[ConsumerSlot, tuple[Delivery, Message] | None] = {}
         self._number = number
         self._options = options
         self._now_ms = now_ms
@@ -91,9 +98,11 @@ class SessionCore:
                 if delivery.count > 1 or "JMSExpiration" in properties or "JMSPriority" in properties:
                     message = self.checked(delivery, message, destination)
                 if message is not None:
+                    found = delivery, message
                     if deliver is not None:
+                        self.arriving = found
                         deliver(delivery, message)
-                    return delivery, message
+                    return found
 
     def take_at_hand(
         self, slot: ConsumerSlot, destination: Destination, deliver: Callable[[Delivery, Message], None]
@@ -111,7 +120,56 @@ class SessionCore:
         if acknowledgement.asks and not acknowledgement.before_next(slot):
             return None
         found = self.take(slot, destination, deliver)
+        self.arriving = None
         return None if found is None else found[1]
+
+    # Interrupts: what a handler of a signal raises, between any two steps of what the main thread does.
+
+    def was_interrupted(self, slot: ConsumerSlot) -> None:
+        """Note that a receive for *slot* was interrupted: the program never gets what that had taken."""
+        self.interrupted[slot] = self.arriving  # first: the next interrupt may come at once
+        self._take_back(slot)
+
+    def all_interrupted(self, slots: Iterable[ConsumerSlot]) -> None:
+        """Note that a call that settles, or gives back, messages of *slots* was interrupted."""
+        for slot in slots:
+            self.interrupted.setdefault(slot)
+        self.take_back()
+
+    def take_back(self) -> None:
+        """Take back what interrupted calls have left dispatched, and no program will settle."""
+        for slot in list(self.interrupted):
+            self._take_back(slot)
+
+    def _take_back(self, slot: ConsumerSlot) -> None:
+        found = self.interrupted[slot]
+        if found is not None:
+            self.acknowledgement.withdraw(found[0])
+        slot.reader.reclaim(slot, self.acknowledgement.held)
+        if found is None or found[0].partition.settlement.holds(found[0].offset):
+            del self.interrupted[slot]
+
+    def after_interrupt(self, slot: ConsumerSlot, read: Callable[[Message], None] | None) -> Message | None:
+        """Return the message that an interrupted receive for *slot* had acknowledged before, if there is one."""
+        self.take_back()
+        found = self.interrupted.get(slot)
+        if found is None:
+            return None
+        if read is not None:
+            read(found[1])
+        del self.interrupted[slot]  # from here on no handler of a signal runs before the program has it
+        return found[1]
+
+    def report_interrupted(self) -> None:
+        """Log which messages are acknowledged, and never reach the program: the session closes."""
+        for found in self.interrupted.values():
+            if found is not None:
+                _log.warning(
+                    "session %d: message %s is acknowledged, and was not returned: its receive was interrupted, and"
+                    " no other one came before the session closed (CLIENT_ACKNOWLEDGE loses none)",
+                    self._number,
+                    found[1].jms_message_id,
+                )
 
     def acceptable(self, delivery: Delivery, destination: Destination, *, records: bool = True) -> Message | None:
         """Return the message of *delivery*; None if it has expired or was delivered too often: then it is settled.

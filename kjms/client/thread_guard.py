@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import get_ident
 
 from kjms.errors import IllegalStateException
@@ -32,14 +32,20 @@ class ThreadGuard:
         Raises:
             IllegalStateException: Another thread uses the session.
         """
-        if not self._acquire(False):  # blocking=False takes twice as long
-            holder = self._holder
-            name = next((thread.name for thread in threading.enumerate() if thread.ident == holder), "?")
-            raise IllegalStateException(
-                f"{self._owner}: thread {threading.current_thread().name!r} tried to {action} while thread"
-                f" {name!r} was using it (JMS 2.0 §4.4.6)"
-            )
-        self._holder = get_ident()
+        try:
+            if self._acquire(False):  # blocking=False takes twice as long
+                self._holder = get_ident()
+                return
+        except BaseException:  # Ctrl-C, which is raised when one of the two calls has returned
+            with suppress(RuntimeError):  # another thread has it
+                self.release()
+            raise
+        holder = self._holder
+        name = next((thread.name for thread in threading.enumerate() if thread.ident == holder), "?")
+        raise IllegalStateException(
+            f"{self._owner}: thread {threading.current_thread().name!r} tried to {action} while thread"
+            f" {name!r} was using it (JMS 2.0 §4.4.6)"
+        )
 
     def acquire_later(self) -> None:
         """Begin an action when that of another thread has ended; `release` ends it."""

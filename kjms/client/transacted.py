@@ -41,11 +41,11 @@ class Transacted(Client):
         super().__init__(redelivery, limit)
         self._commit = commit
         self._sent: list[Copy] = []
-        self._uncertain: list[Delivery] = []  # what transactions had whose commit was interrupted
+        self._uncertain: list[SessionTransaction] = []  # those whose commit was interrupted
 
     @property
     def held(self) -> Collection[Delivery]:
-        return [*self._open, *self._uncertain]
+        return [*self._open, *(delivery for work in self._uncertain for delivery in work.deliveries)]
 
     @property
     def has_received(self) -> bool:
@@ -84,14 +84,18 @@ class Transacted(Client):
 
     def commit(self) -> JMSException | None:
         """Send what was sent, and acknowledge what was received; return the reason if it is to be rolled back."""
-        sent, self._sent = self._sent, []
-        received, self._open = self._open, {}  # a close meanwhile gives nothing back that may be committed
+        sent, received = self._sent, self._open
         if not sent and not received:
             return None
+        work = SessionTransaction(sent, list(received))
+        self._sent, self._open = [], {}  # a close meanwhile gives nothing back that may be committed
         try:
-            failure = self._commit(SessionTransaction(sent, list(received)))
+            failure = self._commit(work)
         except BaseException:
-            self._uncertain += received
+            if work.is_handed_over:
+                self._uncertain.append(work)
+            else:
+                self._sent, self._open = sent, received
             raise
         if failure is not None:
             self._open = received

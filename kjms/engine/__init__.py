@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kjms.engine.delayed.inspection import DelayedMessage, DelayedMessages, PeriodicMessage
     from kjms.engine.delivery_reports import failure_of
     from kjms.engine.engine import Engine, close_all, destination_name, process_statistics
-    from kjms.engine.interrupts import interrupt_behind
+    from kjms.engine.interrupts import Condition, Event, interrupt_behind
     from kjms.engine.publisher import Publisher
     from kjms.engine.settings import (
         admin_settings,
@@ -52,6 +52,7 @@ _MODULES = {
     "Browsing": "kjms.engine.browsing",
     "COMMIT_SECONDS": "kjms.engine.consumer.client",
     "Callbacks": "kjms.engine.callback_threads",
+    "Condition": "kjms.engine.interrupts",
     "ConsumerSlot": "kjms.engine.consumer.consumer_slot",
     "Copy": "kjms.engine.transactions.plan",
     "DURABLE": "kjms.engine.subscriptions.definitions",
@@ -60,6 +61,7 @@ _MODULES = {
     "DelayedMessages": "kjms.engine.delayed.inspection",
     "Delivery": "kjms.engine.consumer.delivery",
     "Engine": "kjms.engine.engine",
+    "Event": "kjms.engine.interrupts",
     "Found": "kjms.engine.subscriptions.definitions",
     "KafkaSource": "kjms.engine.consumer.kafka_source",
     "MessageSource": "kjms.engine.consumer.delivery",
@@ -111,12 +113,14 @@ __all__ = [
     "Bridged",
     "Browsing",
     "Callbacks",
+    "Condition",
     "ConsumerSlot",
     "Copy",
     "DelayedMessage",
     "DelayedMessages",
     "Delivery",
     "Engine",
+    "Event",
     "Found",
     "GroupProgress",
     "Identity",

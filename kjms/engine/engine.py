@@ -234,7 +234,8 @@ class Engine:
     def release(self, listener: Listener) -> None:
         """Give the engine back; the last user's release closes every client and thread."""
         with _engines_lock:
-            self.monitor.listeners.remove(listener)
+            if listener in self.monitor.listeners:  # else an interrupt ended the call before
+                self.monitor.listeners.remove(listener)
             if self.monitor.listeners:
                 return
             for key, engine in list(_engines.items()):

@@ -1,13 +1,18 @@
-"""Find the Ctrl-C behind an error of the Kafka client: where C calls Python, a signal's handler may raise.
+"""What Ctrl-C, and what other handlers of signals raise, must not break in the main thread.
 
-confluent-kafka takes what it raised for a failure of its own and puts another error in its place, or lets Python do so.
+Where C calls Python, a signal's handler may raise: confluent-kafka takes that for a failure of its own and puts another
+error in its place, or lets Python do so. And Python's own conditions and events stay locked for ever if an interrupt
+comes when they have just been locked, which holds up each thread that uses them later.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["interrupt_behind"]
+__all__ = ["Condition", "Event", "interrupt_behind"]
 
 _HEADER: Final = "expected header key to be unicode string"
 
@@ -25,3 +30,56 @@ def interrupt_behind(error: Exception) -> BaseException | None:
         return KeyboardInterrupt()
     cause = error.__cause__
     return None if isinstance(cause, Exception) else cause
+
+
+class Condition(threading.Condition):
+    """A condition that an interrupt leaves in order: locked in its ``with`` statement, and unlocked after it.
+
+    ``with`` calls the lock's own methods, which are C: no handler of a signal runs between one of them and what Python
+    does next. `threading.Condition` has methods in Python around them, at each end of which a handler may raise.
+
+    Args:
+        lock: A re-entrant lock, held once while the condition is waited for; None: one of its own.
+    """
+
+    _lock: Any
+    _waiters: Any
+
+    def __init__(self, lock: threading.RLock | None = None) -> None:
+        super().__init__(threading.RLock() if lock is None else lock)
+
+    if not TYPE_CHECKING:
+        __enter__ = property(lambda self: self._lock.__enter__)
+        __exit__ = property(lambda self: self._lock.__exit__)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until notified, as `threading.Condition` does; the lock is held again when this returns or raises."""
+        waiter = threading.Lock()
+        waiter.acquire()
+        waiters: deque[threading.Lock] = self._waiters
+        saved, is_notified = None, False
+        try:
+            waiters.append(waiter)
+            saved = self._lock._release_save()
+            is_notified = waiter.acquire(timeout=-1 if timeout is None else max(timeout, 0))
+            return is_notified
+        finally:
+            try:
+                if saved is not None:
+                    self._lock._acquire_restore(saved)
+                elif not self._lock._is_owned():  # an interrupt came when it had just been released
+                    self._lock.acquire()
+            finally:
+                if not is_notified:
+                    with suppress(ValueError):  # else the next notification would be for this thread
+                        waiters.remove(waiter)
+
+
+class Event(threading.Event):
+    """An event that an interrupt leaves in order: see `Condition`."""
+
+    _cond: threading.Condition
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cond = Condition()

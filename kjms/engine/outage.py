@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from kjms.engine.interrupts import Event
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
@@ -47,7 +48,7 @@ class OutageDetector:
         self._lost = lost
         self._recovered = recovered
         self._thread: threading.Thread | None = None
-        self._closed = threading.Event()
+        self._closed = Event()
         self._lock = threading.Lock()
         self.is_reported = False
         self.suspicions = 0

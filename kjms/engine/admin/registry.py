@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from kjms.engine.admin.claims import ALIVE, ASK, DEFINITION, LOCK, Claim, Claims, written_value
 from kjms.engine.admin.own_keys import OwnKeys, Usage
+from kjms.engine.interrupts import Condition
 from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, TopicPartition, jms_error, open_consumer
 from kjms.engine.process import is_gone, this_process
 from kjms.engine.publisher import Publisher
@@ -84,7 +85,7 @@ class Registry:
         self._on_error = on_error
         self._timeout = timeout
         self._skipped = SkippedRecords() if skipped is None else skipped
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._claims = Claims()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from kjms.engine.interrupts import Event
 from kjms.engine.kafka import IsolationLevel, KafkaException, OffsetSpec, TopicPartition, jms_error
 from kjms.engine.outage import level_of
 from kjms.engine.tuning import DEFAULTS, Tuning
@@ -58,7 +59,7 @@ class RetentionCleaner:
         self._lock = threading.Lock()
         self._made: set[str] = set()
         self._not_made: set[str] = set()
-        self._closing = threading.Event()
+        self._closing = Event()
         self._thread: threading.Thread | None = None
 
     @property

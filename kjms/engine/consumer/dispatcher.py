@@ -29,12 +29,14 @@ from kjms.txn.delivery_states import (
     SETTLE,
     UNMATCH,
     UNMATCHED,
+    DeliveryState,
 )
 
 __all__ = ["Dispatcher"]
 
 OVERTAKING: Final = 10  # times the limit: so many later messages may be dispatched before one that is less urgent
 RETURNED_SECONDS: Final = 0.5  # in which a consumer that gave a message back may ask for it before others do
+LISTED: Final = frozenset({DeliveryState.UNMATCHED, DeliveryState.READY, DeliveryState.RETURNED})
 MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
 
 
@@ -406,6 +408,14 @@ class Dispatcher:
             if not queue.is_sorted:
                 queue.sort()
         self.selector_queues.wake(touched)
+
+    def mend(self, deliveries: Iterable[Delivery]) -> None:
+        """Make ready again what is listed nowhere of *deliveries*, all that are held: an interrupt came between."""
+        ready = self.selector_queues.ready().values()
+        returned = [each for queue in self.selector_queues.values() for slot in queue.slots for each in slot.returned]
+        listed = {*ready, *self.unmatched, *returned}
+        self.held = len(ready)
+        self.put_back([each for each in deliveries if each.state in LISTED and each not in listed])
 
     def release(self, now: int) -> None:
         """Make the messages ready that are due at *now*, in milliseconds since the epoch."""

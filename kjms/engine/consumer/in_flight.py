@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kjms.txn.delivery_states import DISPATCHED, RETURN, SETTLE
+from kjms.txn.delivery_states import DISPATCHED, RETURN, SETTLE, DeliveryState
 from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
@@ -39,29 +39,49 @@ class InFlight:
         """Settle what sessions are done with."""
         settled = self.settled
         if settled:
-            self.settle([settled.popleft() for _ in range(len(settled))])
+            found: list[Delivery] = []
+            try:
+                for _ in range(len(settled)):
+                    found.append(settled.popleft())
+                self.settle(found)
+            except BaseException:  # Ctrl-C, at any point of it
+                settled.extendleft(each for each in reversed(found) if each.state is DISPATCHED)
+                raise
 
     def settle(self, deliveries: Sequence[Delivery]) -> list[Receipt]:
         """Note that *deliveries* are done; return what `MessageSource.flush` takes."""
-        dispatcher = self._dispatcher
         counts: dict[AssignedPartition, int] = {}
         partition, first, past = None, 0, 0
-        for delivery in deliveries:
-            if delivery.partition is not partition or delivery.offset != past:
-                if partition is not None:
-                    partition.settlement.settle(first, past)
-                    counts[partition] = counts.get(partition, 0) + past - first
-                partition, first = delivery.partition, delivery.offset
-            past = delivery.offset + 1
-        if partition is not None:
-            partition.settlement.settle(first, past)
-            counts[partition] = counts.get(partition, 0) + past - first
-        for delivery in deliveries:  # not before: what Ctrl-C leaves unsettled is still dispatched
-            delivery.state = SETTLE[delivery.state]
-            if delivery.busy is not None:
-                dispatcher.let_go(delivery)
-        dispatcher.in_flight -= len(deliveries)
+        try:
+            for delivery in deliveries:
+                if delivery.partition is not partition or delivery.offset != past:
+                    if partition is not None:
+                        partition.settlement.settle(first, past)
+                        counts[partition] = counts.get(partition, 0) + past - first
+                    partition, first = delivery.partition, delivery.offset
+                past = delivery.offset + 1
+            if partition is not None:
+                partition.settlement.settle(first, past)
+                counts[partition] = counts.get(partition, 0) + past - first
+            self._let_go(deliveries)
+        except BaseException:  # Ctrl-C, at any point of it
+            left = [each for each in deliveries if each.state is not DeliveryState.SETTLED]
+            self._let_go([each for each in left if not each.partition.settlement.holds(each.offset)])
+            raise
         return [(partition, partition.settlement.version, count) for partition, count in counts.items()]
+
+    def _let_go(self, deliveries: Sequence[Delivery]) -> None:
+        """Note that no session has *deliveries* any more, which are settled."""
+        dispatcher = self._dispatcher
+        done = 0
+        try:
+            for delivery in deliveries:  # not before they are: what Ctrl-C leaves unsettled is still dispatched
+                delivery.state = SETTLE[delivery.state]
+                done += 1
+                if delivery.busy is not None:
+                    dispatcher.let_go(delivery)
+        finally:
+            dispatcher.in_flight -= done
 
     def give_back(
         self,
@@ -119,7 +139,9 @@ class InFlight:
         """Take back what *slot* was given of *partitions*, and not *kept*: see `MessageSource.reclaim`."""
         self.collect()
         self._dispatcher.batches.recall()
-        held = [each for partition in partitions for _, each in partition.settlement.messages() if each.is_in_flight]
+        messages = [each for partition in partitions for _, each in partition.settlement.messages()]
+        self._dispatcher.mend(messages)
+        held = [each for each in messages if each.is_in_flight]
         self._dispatcher.in_flight = max(self._dispatcher.in_flight, len(held))  # it may not have been counted
         lost = [each for each in held if each.slot is slot and each.state is DISPATCHED and each not in kept]
         for delivery in lost:

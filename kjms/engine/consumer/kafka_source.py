@@ -29,6 +29,7 @@ from kjms.engine.consumer.standalone import StandaloneReading
 from kjms.engine.consumer.topic_identity import TopicIdentity
 from kjms.engine.consumer.transfer_reading import TransferReading
 from kjms.engine.consumer.upkeep import Upkeep
+from kjms.engine.interrupts import Condition
 from kjms.engine.log_reading import UNTIL_END
 from kjms.engine.outage import FULL_TIMEOUT, CloseTimeout
 from kjms.engine.statistics import GroupConsumerStatistics, HandoverStatistics
@@ -100,7 +101,7 @@ class KafkaSource:
         tuning, is_kept = overflow.tuning, starts is None
         self.destination = destination
         self.lock = lock = threading.RLock()
-        self._changed = changed = threading.Condition(lock)
+        self._changed = changed = Condition(lock)
         self._dispatcher = dispatcher = Dispatcher(
             destination,
             keeps_unmatched=keeps_unmatched,

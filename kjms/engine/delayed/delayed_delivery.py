@@ -19,6 +19,7 @@ from kjms.engine.consumer.membership import Membership
 from kjms.engine.delayed.moves import ASK_SECONDS, DelayedMoves
 from kjms.engine.delayed.rest import Rest, was_made_again
 from kjms.engine.delayed.scan import BATCH
+from kjms.engine.interrupts import Event
 from kjms.engine.kafka import (
     ConsumerPort,
     KafkaError,
@@ -93,7 +94,7 @@ class DelayedDelivery:
         self._busy_at = time.monotonic()  # when something was read, or due, last
         self._partitions: dict[int, DelayedPartition] = {}
         self._membership = Membership()
-        self._closing = threading.Event()
+        self._closing = Event()
         self._thread = threading.Thread(target=self._run, name=f"kjms-schedule-{topic}", daemon=True)
         self._thread.start()
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.delayed.delayed_delivery import DelayedDelivery
 from kjms.engine.delayed.rest import Rest, was_made_again
+from kjms.engine.interrupts import Event
 from kjms.engine.outage import CloseTimeout, level_of
 from kjms.engine.skipped import SkippedRecords
 from kjms.engine.statistics import DelayedStatistics
@@ -69,7 +70,7 @@ class Schedule:
         self._deliveries: dict[str, DelayedDelivery] = {}
         self._resting: dict[str, Rest] = {}  # those that have nothing to do for a while: they are looked at
         self._lock = threading.Lock()
-        self._wake = threading.Event()
+        self._wake = Event()
         self._is_closing = False
         self._thread: threading.Thread | None = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ from kjms.engine.handover.transfer import (
     moves_back,
     moves_over,
 )
+from kjms.engine.interrupts import Event
 from kjms.engine.statistics import HandoverStatistics
 from kjms.errors import JMSException
 from kjms.mapping.internal import MalformedError
@@ -316,7 +316,7 @@ class Handover:
     def _join(self) -> None:
         """Publish a first interest, and read what was published before by processes that may still be there."""
         answers: list[Any] = []
-        is_answered = threading.Event()
+        is_answered = Event()
 
         def report(error: KafkaError | None, record: KafkaMessage) -> None:
             failure = failure_of(error, record)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kjms.engine.interrupts import Condition
 from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, open_consumer
 from kjms.engine.outage import CloseTimeout, level_of
 from kjms.engine.settings import NEW_TOPIC
@@ -68,7 +69,7 @@ class HandoverService:
         self.publisher = publisher
         self.skipped = SkippedRecords() if skipped is None else skipped
         self._config = {**config, "fetch.wait.max.ms": WAIT_MS, **NEW_TOPIC}
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._members: dict[str, Member] = {}  # by their interest topics
         self._consumer: ConsumerPort | None = None
         self._thread: threading.Thread | None = None

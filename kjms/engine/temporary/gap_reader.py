@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.engine.interrupts import Condition
 from kjms.engine.kafka import ConsumerPort, TopicPartition, open_consumer
 from kjms.engine.log_reading import records
 from kjms.errors import JMSException
@@ -42,7 +43,7 @@ class GapReader:
         self._config = config
         self._report = report
         self._timeout = timeout
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._behind: dict[InboxSource, None] = {}  # that have room again, and missed records
         self._closing = False
         self.thread: threading.Thread | None = None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.engine.interrupts import Condition, Event
 from kjms.engine.kafka import (
     KafkaError,
     KafkaException,
@@ -86,7 +87,7 @@ class ReadPositions:
         self.offsets = dict.fromkeys(range(PARTITIONS), 0)
         self._topic = topic
         self._timeout = timeout
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._waiting = 0  # threads that wait
 
     def advanced(self) -> None:
@@ -154,7 +155,7 @@ class Inbox:
         self._report = report
         self._lock = threading.Lock()
         self._due: set[InboxSource] = set()  # whose messages are not due yet
-        self._closing = threading.Event()
+        self._closing = Event()
         try:
             self._consumer = open_consumer(config)
             self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])

@@ -19,6 +19,7 @@ from kjms.engine.consumer.kafka_source import statistics_of
 from kjms.engine.consumer.offset_committer import OffsetCommitter
 from kjms.engine.consumer.relocations import Relocations
 from kjms.engine.consumer.slots import StartedSlots
+from kjms.engine.interrupts import Condition
 from kjms.engine.statistics import GroupConsumerStatistics
 from kjms.mapping.delayed import due_at
 from kjms.txn.delivery_states import SETTLE
@@ -170,7 +171,7 @@ class InboxSource:
         self._in_flight = in_flight = InFlight(dispatcher, tuning.now_ms)
         self._started = StartedSlots(dispatcher, assignment, in_flight, tuning.grace_seconds)
         self._intake = RecordIntake(assignment, dispatcher, prefetch, on_error)
-        changed = threading.Condition(lock)
+        changed = Condition(lock)
         client = ConsumerClient(name, lock, changed)
         committer = OffsetCommitter(
             assignment, client, dispatcher, in_flight, lock, changed, lambda: None, lambda _partitions, _share: None

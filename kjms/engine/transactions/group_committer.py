@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.engine.interrupts import Event
 from kjms.engine.transactions.errors import AbortedError, LostError, OutgrownError, UnknownError
 from kjms.engine.transactions.plan import Copy, Settler, TransactionPart
 from kjms.engine.transactions.transactional_producer import PAUSE_SECONDS, TransactionalProducer
@@ -40,15 +40,20 @@ class SessionTransaction:
     Args:
         copies: The messages that it sent, in their order.
         deliveries: The messages that it received.
+
+    Attributes:
+        is_handed_over: Whether it is the committer's to end.
+        is_begun: Whether the committer's thread has begun with it.
     """
 
     def __init__(self, copies: Sequence[Copy], deliveries: Sequence[Delivery]) -> None:
         self.copies = copies
         self.deliveries = deliveries
+        self.is_handed_over = self.is_begun = False
         self.is_singly = False  # whether to write its messages one by one
         self._failure: JMSException | None = None
         self._is_abandoned = False
-        self._has_ended = threading.Event()
+        self._has_ended = Event()
         self.until = math.inf  # no attempt begins later; it counts from the first failure
 
     def parts(self) -> list[TransactionPart]:
@@ -113,11 +118,23 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
     def commit(self, work: SessionTransaction) -> JMSException | None:
         """Commit *work*: return None when all of it was committed, or the reason why nothing was."""
         try:
+            work.is_handed_over = True
             is_accepted = (self._crowd <= 1 and self._carry_out_here(work)) or self._submit(work)
             return work.wait() if is_accepted else _was_closed()
         except BaseException:  # Ctrl-C
             work.abandon()
+            if self._withdraw(work):
+                work.end(JMSException("commit: interrupted"))
             raise
+
+    def _withdraw(self, work: SessionTransaction) -> bool:
+        """Take back *work*, which is not begun, if it was ever accepted; return whether nothing of it happens."""
+        with self._changed:
+            if work.is_begun:
+                return False
+            if work in self._units:
+                self._units.remove(work)
+            return True
 
     def close(self, seconds: float) -> None:
         super().close(seconds)
@@ -132,7 +149,9 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
     def _take(self) -> list[SessionTransaction]:
         if self._alone:
             self._alone -= 1
-            return [self._units.popleft()]
+            work = self._units.popleft()
+            work.is_begun = True
+            return [work]
         # Sessions whose last transaction has just ended commit again soon, and would wait for all of this one.
         self._changed.wait_for(lambda: len(self._units) >= self._crowd or self._closing, self._gathering)
         self._crowd = max(float(len(self._units)), self._crowd * CALMING)
@@ -141,6 +160,8 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
         while self._units and count < MOST:
             batch.append(self._units.popleft())
             count += len(batch[-1].copies)
+        for work in batch:
+            work.is_begun = True
         return batch
 
     def _carry_out(self, batch: list[SessionTransaction]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from kjms.engine.delivery_reports import NOT_PROVED
+from kjms.engine.interrupts import Condition
 from kjms.engine.kafka import (
     KafkaError,
     KafkaException,
@@ -90,7 +91,7 @@ class TransactionalProducer(Generic[Unit]):
         }
         self._id = transactional_id
         self._units: deque[Unit] = deque()
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._is_busy = False
         self._closing = False
         self._thread: threading.Thread | None = None
