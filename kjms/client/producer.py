@@ -207,9 +207,9 @@ class MessageProducer(AutoCloseable):
             route = self._sender.route(target)
         if delay:
             route = self._sender.delayed(route)
-        self._sender.send(own, route, completion_listener, message)
         if own is not message:
-            _copy_headers(own, message)
+            _copy_headers(own, message)  # before: a completion listener may be called while this thread still sends
+        self._sender.send(own, route, completion_listener, message)
 
     def _set_headers(
         self,
