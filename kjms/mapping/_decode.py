@@ -119,6 +119,16 @@ class Layout:
         self.body_type = body_type
         self.message_class, self.read_value = _BODIES[kind]
 
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        """Return what is pickled, and deeply copied, with a message: all but functions."""
+        names = [name for kind in type(self).__mro__ for name in getattr(kind, "__slots__", ())]
+        return None, {name: getattr(self, name) for name in names if name != "read_value"}
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        for name, value in state[1].items():
+            setattr(self, name, value)
+        self.read_value = _BODIES[self.body_type.partition("/")[0]][1]
+
     def read_field(self, message: Message, field: str) -> Any:
         """Return the value of a header field; where it is missing or damaged, its default."""
         data: bytes | None = message._properties.get(field)  # type: ignore[assignment]

@@ -8,7 +8,7 @@ until they are read; then the message has its reader fill them.
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kjms.destinations import Destination
 from kjms.errors import MessageFormatException, MessageNotWriteableException, shown
@@ -17,6 +17,9 @@ from kjms.message._property_names import DELIVERY_COUNT, check_name, good_names
 from kjms.message._reading import OWN_VALUE, UNREAD, Reader, Receipt
 from kjms.message._values import Value, checked, read_as, typed
 from kjms.options import checked_delivery_mode
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Message", "PropertiesView"]
 
@@ -106,6 +109,22 @@ class Message:
         self._notes = ()
         self._receipt = None
         self._delivery_count = 0
+
+    def _slot_values(self) -> dict[str, Any]:
+        names = [name for kind in type(self).__mro__ for name in getattr(kind, "__slots__", ())]
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    def __getstate__(self) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+        """Return what a pickled message, and a deep copy, has: all but what it is acknowledged by."""
+        return getattr(self, "__dict__", None), self._slot_values() | {"_receipt": None}
+
+    def __copy__(self) -> Self:
+        """Return a message with the same contents, by which the same is acknowledged."""
+        made = object.__new__(type(self))
+        for name, value in (getattr(self, "__dict__", {}) | self._slot_values()).items():
+            setattr(made, name, value)
+        made._properties = dict(self._properties)  # each reads its own header fields from it
+        return made
 
     def _read_field(self, field: str) -> Any:
         """Fill the slot of a header field of a received message at its first use."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +24,7 @@ from kjms import (
     TextMessage,
     Topic,
 )
-from tests.helpers import WAIT_MS
+from tests.helpers import NOTHING_MS, WAIT_MS
 
 KINDS: dict[type[Message], str] = {
     Message: "create_message",
@@ -177,6 +179,58 @@ def test_a_session_sends_messages_however_they_are_implemented(session: Session,
     sent_fields = ("message_id", "timestamp", "destination", "delivery_mode", "priority", "expiration", "delivery_time")
     for name in (f"jms_{field}" for field in sent_fields):
         assert getattr(foreign, name) == getattr(received, name) is not None
+
+
+def pickled(message: Message) -> Any:
+    return pickle.loads(pickle.dumps(message))
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickled])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_read", [False, True])
+def test_messages_can_be_copied_and_pickled(
+    session: Session, queue: Queue, kind: type[Message], duplicate: Callable[[Message], Any], *, is_read: bool
+) -> None:
+    """A received one, too, read or not yet: the copy has all of it, and can be sent."""
+    made = filled(getattr(session, KINDS[kind])())
+    made.jms_reply_to = queue
+    made.jms_correlation_id = "order-1"
+    producer, consumer = session.create_producer(queue), session.create_consumer(queue)
+    producer.send(duplicate(made))
+    received = consumer.receive(WAIT_MS)
+    assert received is not None
+    if is_read and kind is not Message:
+        assert body(received) == BODIES[kind]
+        assert received.jms_reply_to == queue
+    copied = duplicate(received)
+    assert type(copied) is kind
+    assert kind is Message or body(copied) == BODIES[kind]
+    assert copied.properties == received.properties
+    assert (copied.jms_message_id, copied.jms_reply_to, copied.jms_correlation_id, copied.jms_timestamp) == (
+        received.jms_message_id,
+        queue,
+        "order-1",
+        received.jms_timestamp,
+    )
+    assert copied.damage == ()
+    producer.send(copied)
+    again = consumer.receive(WAIT_MS)
+    assert again is not None
+    assert kind is Message or body(again) == BODIES[kind]
+
+
+@pytest.mark.parametrize(("duplicate", "left"), [(copy.copy, 0), (copy.deepcopy, 1), (pickled, 1)])
+def test_a_deep_copy_acknowledges_nothing(
+    connection: Connection, queue: Queue, duplicate: Callable[[Message], Any], left: int
+) -> None:
+    """What a session delivered stays the message that acknowledges, and its shallow copies."""
+    session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+    session.create_producer(queue).send(session.create_text_message("hello"))
+    duplicate(session.create_consumer(queue).receive(WAIT_MS)).acknowledge()
+    session.close()
+    with connection.create_session() as other:
+        found = other.create_consumer(queue).receive(NOTHING_MS if not left else WAIT_MS)
+    assert (found is not None) == bool(left)
 
 
 @pytest.mark.requirement("JMS-4.4.1-10")
