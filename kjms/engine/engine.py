@@ -36,6 +36,7 @@ from kjms.engine.kafka import wall_clock_of
 from kjms.engine.monitor import ConnectionMonitor, Listener
 from kjms.engine.outage import CloseTimeout
 from kjms.engine.overflows import Overflows
+from kjms.engine.patched_threads import check_threads
 from kjms.engine.publisher import Publisher
 from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.engine.skipped import SkippedRecords
@@ -48,7 +49,7 @@ from kjms.engine.temporary.inbox_factory import InboxFactory
 from kjms.engine.temporary.temporary_destinations import Temporaries
 from kjms.engine.transactions.group_committer import GroupCommitter
 from kjms.engine.tuning import DEFAULTS, Tuning, current
-from kjms.errors import InvalidDestinationException
+from kjms.errors import InvalidDestinationException, JMSException, ResourceAllocationException
 from kjms.mapping.bridges import decoder
 from kjms.mapping.names import REGISTRY, queue_group, topic_for, transactional_ids
 from kjms.options import FactoryOptions, RedeliveryPolicy
@@ -98,7 +99,11 @@ class Engine:
         self._dead_letter_check = DeadLetterCheck(lambda: self.topics.admin, timeout, report)
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
         self.prompt = self._publisher("prompt", 0, tuning)  # for synchronous sends
-        self.bulk = self._publisher("bulk", BULK_LINGER_MS, tuning)  # for the others: it gathers records into batches
+        try:
+            self.bulk = self._publisher("bulk", BULK_LINGER_MS, tuning)  # for the others: it gathers records
+        except BaseException:
+            self.prompt.close()
+            raise
         self.skipped = SkippedRecords()
         bookkeeping = Bookkeeping(self.topics, self.bulk, reading, self.skipped)
         self.kinds = DestinationKinds(self.topics, bookkeeping, report)
@@ -206,7 +211,10 @@ class Engine:
         Raises:
             JMSSecurityException: The broker refused the credentials.
             JMSException: No broker answered within the send timeout.
+            ResourceAllocationException: The process can have no more threads, or no more memory.
+            IllegalStateException: The process has replaced Python's threads.
         """
+        check_threads()
         tuning = current()
         key = (
             tuning,
@@ -225,7 +233,15 @@ class Engine:
                     engine.monitor.listeners.append(listener)
                     engine.topics.follow(options.defaults.replication_factor)
                     return engine
-            engine = cls(options, user, password, tuning)
+            try:
+                engine = cls(options, user, password, tuning)
+            except JMSException:
+                raise
+            except (MemoryError, RuntimeError) as error:  # a RuntimeError: no thread can be started
+                raise ResourceAllocationException(
+                    f"connect to {options.bootstrap_servers}: the process has no memory, or no threads, left ({error});"
+                    " see `ulimit -u` and `ulimit -v`, and the limits of its container"
+                ) from error
             with _engines_lock:
                 _engines[key] = engine
                 engine.monitor.listeners.append(listener)

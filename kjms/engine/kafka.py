@@ -527,6 +527,7 @@ _RESOURCES: Final = frozenset(
 _ALERT: Final = "SSL alert number"  # how the TLS library says that the broker refused, after the handshake in TLS 1.3
 
 _NO_SOCKET: Final = "Failed to create socket"
+_NO_THREAD: Final = ("Failed to create thread:", "Failed to create background thread:")
 _BROKEN_OFF: Final = "Local: Broker transport failure"  # librdkafka calls it an authentication error after one
 
 
@@ -538,8 +539,9 @@ def is_refusal(error: KafkaError) -> bool:
 
 
 def is_shortage(error: KafkaError) -> bool:
-    """Tell whether *error* says that this process may open no more sockets."""
-    return error.code() == KafkaError._TRANSPORT and _NO_SOCKET in error.str()
+    """Tell whether *error* says that this process may open no more sockets, or start no more threads."""
+    said: str = error.str()
+    return (error.code() == KafkaError._TRANSPORT and _NO_SOCKET in said) or any(each in said for each in _NO_THREAD)
 
 
 def _explained(error: KafkaError) -> str:

@@ -1,0 +1,79 @@
+"""What a process has no threads for, or no memory, is told when it connects, and nothing is left behind."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from kjms import ConnectionFactory, IllegalStateException, ResourceAllocationException
+from kjms.engine.kafka import jms_error
+
+
+@pytest.mark.parametrize("most", range(2))
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()], ids=repr)
+def test_connecting_without_threads_is_refused_and_leaves_none(
+    kjms_factory: ConnectionFactory, monkeypatch: pytest.MonkeyPatch, most: int, error: Exception
+) -> None:
+    """However many threads can still be started before the first that cannot."""
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def start_some(thread: threading.Thread) -> None:
+        if not thread.name.startswith("kjms-"):
+            return start(thread)
+        if len(started) == most:
+            raise error
+        started.append(thread)
+        return start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start_some)
+        with pytest.raises(ResourceAllocationException, match=r"no threads, left .*ulimit"):
+            kjms_factory.create_connection()
+    for thread in started:
+        thread.join(20)
+        assert not thread.is_alive()
+    with kjms_factory.create_connection() as connection:  # the next one finds nothing half made
+        connection.start()
+
+
+def test_librdkafkas_lack_of_threads_is_one_of_resources() -> None:
+    """It tells of it by the text alone where it makes an admin client."""
+    said = "Failed to create admin client: Failed to create background thread: Cannot allocate memory"
+    error = KafkaError(KafkaError.NO_ERROR, said)
+    assert isinstance(jms_error(error, "connect to kafka:9092"), ResourceAllocationException)
+
+
+@pytest.mark.parametrize(
+    ("module", "attribute", "remedy"),
+    [
+        ("gevent.monkey", "is_module_patched", r"gevent.monkey.patch_all\(thread=False\)"),
+        ("eventlet.patcher", "is_monkey_patched", r"eventlet.monkey_patch\(thread=False\)"),
+    ],
+)
+@pytest.mark.parametrize("is_patched", [True, False])
+def test_a_process_whose_threads_are_replaced_is_refused(
+    kjms_factory: ConnectionFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    module: str,
+    attribute: str,
+    remedy: str,
+    *,
+    is_patched: bool,
+) -> None:
+    """The libraries are not needed for the look, and not imported by it."""
+
+    def is_replaced(name: str) -> bool:
+        return is_patched and "thread" in name
+
+    stand_in: Any = SimpleNamespace(**{attribute: is_replaced})
+    monkeypatch.setitem(sys.modules, module, stand_in)
+    if is_patched:
+        with pytest.raises(IllegalStateException, match=remedy):
+            kjms_factory.create_connection()
+    else:
+        kjms_factory.create_connection().close()
