@@ -49,7 +49,10 @@ class Acknowledgement:
 
     Attributes:
         asks: Whether `before_next` may have something to do, and is to be called before each message.
+        is_lending: Whether the session passes messages on, so that no program may have seen them yet.
     """
+
+    is_lending = False
 
     def __init__(self, redelivery: Redelivery) -> None:
         self.asks = True

@@ -89,6 +89,8 @@ class Brokered(Acknowledgement):
         redelivery: Decides what becomes of messages whose delivery failed.
     """
 
+    is_lending = True
+
     def __init__(self, redelivery: Redelivery) -> None:
         super().__init__(redelivery)
         self._open: dict[Delivery, None] = {}  # in the order of dispatch

@@ -367,6 +367,7 @@ class Session(Creating, AutoCloseable):
         return self._added(consumer_class(self, topic, slot))
 
     def _added(self, consumer: C) -> C:
+        consumer._slot.is_lending = self._core.acknowledgement.is_lending
         with self._lock:
             is_too_late = self._is_closed and not self._listeners.is_current  # by a thread that did not know of it
             if not is_too_late:

@@ -15,6 +15,7 @@ __all__ = [
     "DISPATCH",
     "DISPATCHED",
     "EVICT",
+    "GROUP_BLOCKED",
     "MATCH",
     "READY",
     "RELOCATE",
@@ -137,6 +138,7 @@ def transitions(event: DeliveryEvent) -> Mapping[DeliveryState, DeliveryState]:
 COMPLETED: Final = DeliveryState.COMPLETED
 DELAYED: Final = DeliveryState.DELAYED
 DISPATCHED: Final = DeliveryState.DISPATCHED
+GROUP_BLOCKED: Final = DeliveryState.GROUP_BLOCKED
 READY: Final = DeliveryState.READY
 RELOCATING: Final = DeliveryState.RELOCATING
 UNMATCHED: Final = DeliveryState.UNMATCHED

@@ -12,10 +12,14 @@ made later. The engine is its writer. The payload is a sequence of variable-leng
     number of histories, then for each: distance from the offset of the last one, four times its
         deliveries, plus two if some are uncounted, plus one if it waits; how many are uncounted; until when it waits
     if a delivery of one of them failed: the earliest time of that, then for each: zero, or one plus how much later
-        than that its own first delivery failed, in milliseconds
+        than that its own first delivery failed, in milliseconds; if none failed: zero
+    three lists of runs, of what was dispatched: held, possible, lent; for each the number of its runs, to which the
+        first list adds one, then for each run: distance from the end of the last one in its list, length
 
 Offsets below the end of what is known and in no run are settled. At and beyond that end nothing is settled; at and
-beyond the dispatch limit nothing was dispatched.
+beyond the dispatch limit nothing was dispatched. Of the unsettled offsets below the dispatch limit, those were
+dispatched that the three lists name; where the lists are missing, each of them possibly was. Readers ignore what
+follows the numbers that they know, so a reader without the lists takes more messages for possibly dispatched.
 """
 
 from __future__ import annotations
@@ -115,6 +119,10 @@ class State(NamedTuple):
         runs: The unsettled offsets below `known`: rising, disjoint pairs of first and one past the last.
         known: From this offset on nothing is settled.
         histories: By offset.
+        held: Runs of what sessions have; settled offsets in them mean nothing. None: not told, so that each unsettled
+            message below the dispatch limit was possibly dispatched.
+        possible: Runs of what may have been dispatched since, or was possibly delivered by an owner before.
+        lent: Runs of what was passed on to remote clients, whose programs have seen it or not.
     """
 
     committed_offset: int
@@ -122,6 +130,20 @@ class State(NamedTuple):
     runs: Sequence[tuple[int, int]] = ()
     known: int = 0
     histories: Mapping[int, History] = MappingProxyType({})
+    held: Sequence[tuple[int, int]] | None = None
+    possible: Sequence[tuple[int, int]] = ()
+    lent: Sequence[tuple[int, int]] = ()
+
+    @property
+    def in_flight(self) -> Sequence[tuple[int, int]]:
+        """The runs of what sessions and remote clients have; settled offsets in them mean nothing."""
+        if self.held is None:
+            return ((self.committed_offset, self.dispatch_limit),)
+        return sorted((*self.held, *self.lent))
+
+    def is_in_flight(self, offset: int) -> bool:
+        """Return whether a session, or a remote client, has the unsettled message at *offset*."""
+        return any(first <= offset < past for first, past in self.in_flight)
 
     def within(self, end: int) -> State:
         """Return what is left of it where the log ends at *end*: of what is beyond, nothing can be known."""
@@ -130,10 +152,17 @@ class State(NamedTuple):
         return State(
             self.committed_offset,
             min(self.dispatch_limit, end),
-            tuple((first, min(past, end)) for first, past in self.runs if first < end),
+            _before(self.runs, end),
             min(self.known, end),
             {offset: history for offset, history in self.histories.items() if offset < end},
+            None if self.held is None else _before(self.held, end),
+            _before(self.possible, end),
+            _before(self.lent, end),
         )
+
+
+def _before(runs: Sequence[tuple[int, int]], end: int) -> tuple[tuple[int, int], ...]:
+    return tuple((first, min(past, end)) for first, past in runs if first < end)
 
 
 def write_state(state: State, topic_id: str = "-", engine: str = "-") -> str:
@@ -151,7 +180,7 @@ def write_state(state: State, topic_id: str = "-", engine: str = "-") -> str:
         payload = b"".join(map(_bytes, _numbers(state)))
     else:  # most commits, where each message is committed
         limit, known = state.dispatch_limit - state.committed_offset, state.known - state.committed_offset
-        payload = _bytes([max(limit, 0), 0, max(known, 0), 0])
+        payload = _bytes([max(limit, 0), 0, max(known, 0), 0, *((0, *_told(state)) if state.held is not None else ())])
     form = "p"
     if len(payload) > WORTH_DEFLATING:
         deflating = zlib.compressobj(*DEFLATING)
@@ -181,7 +210,25 @@ def _numbers(state: State) -> tuple[list[int], list[int], list[int]]:
     if earliest:
         rest.append(earliest)
         rest += (max(state.histories[offset].failed - earliest + 1, 0) for offset in sorted(state.histories))
+    if state.held is not None:
+        if not earliest:
+            rest.append(0)
+        rest += _told(state)
     return [max(state.dispatch_limit - state.committed_offset, 0), len(runs)], distances, rest
+
+
+def _told(state: State) -> list[int]:
+    """Return what is written of what was dispatched."""
+    assert state.held is not None
+    numbers = [1 + len(state.held)]
+    for runs in (state.held, state.possible, state.lent):
+        if runs is not state.held:
+            numbers.append(len(runs))
+        end = state.committed_offset
+        for first, past in runs:
+            numbers += first - end, past - first
+            end = past
+    return numbers
 
 
 def _bytes(numbers: list[int]) -> bytes:
@@ -257,7 +304,22 @@ def _state(numbers: Iterator[int], committed_offset: int) -> State:
         for offset, history in histories.items():  # rising, as they were written
             later = next(numbers)
             histories[offset] = history._replace(failed=later and earliest + later - 1)
-    return State(committed_offset, dispatch_limit, tuple(runs), known, histories)
+    state = State(committed_offset, dispatch_limit, tuple(runs), known, histories)
+    count = next(numbers, 0)
+    if not count:
+        return state
+    held = _read_runs(numbers, count - 1, committed_offset)
+    possible = _read_runs(numbers, next(numbers), committed_offset)
+    return state._replace(held=held, possible=possible, lent=_read_runs(numbers, next(numbers), committed_offset))
+
+
+def _read_runs(numbers: Iterator[int], count: int, end: int) -> tuple[tuple[int, int], ...]:
+    runs = []
+    for _ in range(count):
+        first = end + next(numbers)
+        end = first + next(numbers)
+        runs.append((first, end))
+    return tuple(runs)
 
 
 def _read_numbers(payload: bytes) -> Iterator[int]:

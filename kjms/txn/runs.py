@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from operator import sub
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kjms.txn.metadata import State
 
-__all__ = ["RestoredState", "UnsettledRuns"]
+__all__ = ["OffsetRuns", "RestoredState", "UnsettledRuns"]
 
 MOST_GAPS: Final = 1_000  # before those that tell nothing any more are forgotten
 
@@ -71,6 +71,20 @@ class UnsettledRuns:
     def remove_each(self, offsets: Collection[int]) -> None:
         """Take *offsets*, which are in runs, out of them."""
         self.firsts, self.pasts = self.without(offsets)
+
+    def joined(self, offsets: Iterable[int]) -> list[Run]:
+        """Return *offsets* as runs; those are one that no other unsettled offset parts."""
+        runs: list[Run] = []
+        first = past = -1
+        for offset in sorted(offsets):
+            if offset != past and (past < 0 or self.next_from(past) != offset):
+                if past >= 0:
+                    runs.append((first, past))
+                first = offset
+            past = offset + 1
+        if past >= 0:
+            runs.append((first, past))
+        return runs
 
     def holds(self, offset: int) -> bool:
         """Tell whether *offset* is in a run."""
@@ -160,6 +174,55 @@ class UnsettledRuns:
             self._gaps = {begin: past for begin, past in self._gaps.items() if begin > low}
 
 
+class OffsetRuns:
+    """Runs of offsets to which others are added in any order.
+
+    Args:
+        runs: The first ones, rising and disjoint.
+    """
+
+    __slots__ = ("firsts", "pasts")
+
+    def __init__(self, runs: Iterable[Run] = ()) -> None:
+        self.firsts: list[int] = []
+        self.pasts: list[int] = []
+        for first, past in runs:
+            self.add(first, past)
+
+    def __iter__(self) -> Iterator[Run]:
+        return zip(self.firsts, self.pasts, strict=True)
+
+    def copy(self) -> OffsetRuns:
+        """Return a copy."""
+        copied = OffsetRuns()
+        copied.firsts, copied.pasts = self.firsts[:], self.pasts[:]
+        return copied
+
+    def add(self, first: int, past: int) -> None:
+        """Add the offsets from *first* to *past*."""
+        if first >= past:
+            return
+        low, high = bisect_left(self.pasts, first), bisect_right(self.firsts, past)
+        if low < high:  # it meets others
+            first, past = min(first, self.firsts[low]), max(past, self.pasts[high - 1])
+        self.firsts[low:high], self.pasts[low:high] = [first], [past]
+
+    def __contains__(self, offset: int) -> bool:
+        at = bisect_right(self.firsts, offset) - 1
+        return at >= 0 and offset < self.pasts[at]
+
+    @property
+    def end(self) -> int:
+        """The offset after the last one; -1: there is none."""
+        return self.pasts[-1] if self.pasts else -1
+
+    def forget(self, low: int) -> None:
+        """Forget the runs that end at *low* or before."""
+        count = bisect_right(self.pasts, low)
+        if count:
+            del self.firsts[:count], self.pasts[:count]
+
+
 class RestoredState:
     """What the previous owner committed, looked up in rising order of offsets.
 
@@ -168,14 +231,12 @@ class RestoredState:
 
     Attributes:
         known: From this offset on nothing is settled.
-        dispatch_limit: What is unsettled below was possibly delivered.
     """
 
-    __slots__ = ("_next", "_runs", "dispatch_limit", "known")
+    __slots__ = ("_next", "_runs", "known")
 
     def __init__(self, state: State | None) -> None:
         self.known = -1 if state is None else state.known
-        self.dispatch_limit = -1 if state is None else state.dispatch_limit
         self._runs = () if state is None else tuple(state.runs)
         self._next = 0
 

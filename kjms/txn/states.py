@@ -7,22 +7,34 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from kjms.txn.metadata import History, Runs, State
-from kjms.txn.runs import RestoredState, UnsettledRuns
+from kjms.txn.runs import OffsetRuns, RestoredState, UnsettledRuns
 
 __all__ = ["NEVER", "PartitionSettlement", "Snapshot"]
 
 T = TypeVar("T")
 
+Run = tuple[int, int]
+
 NEVER: Final = History(0)
 NO_OFFSETS: Final[frozenset[int]] = frozenset()
 NOWHERE: Final = sys.maxsize
+MOST_NOTED: Final = 1_000  # messages whose histories are worth their room, at once; a batch may have more
 
 
 class Snapshot(NamedTuple):
-    """A state that is to be committed, and what `PartitionSettlement.committed` needs afterwards."""
+    """A state that is to be committed, and what `PartitionSettlement.committed` needs afterwards.
+
+    Attributes:
+        state: The state.
+        version: The version of the settlement that it says.
+        window: From which offset to which one messages may be dispatched once it is committed.
+        granted: Which others may be.
+    """
 
     state: State
     version: int
+    window: tuple[int, int] = (0, 0)
+    granted: frozenset[int] = NO_OFFSETS
 
 
 class PartitionSettlement(Generic[T]):
@@ -30,10 +42,11 @@ class PartitionSettlement(Generic[T]):
 
     Kafka stores one number per group and partition: the *committed offset*, before which everything is settled.
     Messages are settled in any order, so more is written beside it (`kjms.txn.metadata`): which messages above the
-    committed offset are unsettled, how often those that came back were delivered, and the *dispatch limit*, at and
-    beyond which nothing was dispatched. After an owner that terminated unexpectedly, what is unsettled below its
-    dispatch limit was possibly delivered. Offsets have holes (transaction markers, compaction); a hole is as good as
-    settled, and between unsettled messages as unsettled.
+    committed offset are unsettled, how often those that came back were delivered, and what may be dispatched: what
+    sessions have, a *window* of offsets, and offsets that are *granted* one by one. Nothing else is dispatched before
+    the next commit. After an owner that terminated unexpectedly, what its sessions had was delivered, and what is
+    unsettled of the rest was possibly delivered. Offsets have holes (transaction markers, compaction); a hole is as
+    good as settled, and between unsettled messages as unsettled.
 
     Unmatched messages may be *evicted*: they are unsettled, and not in memory, until they are re-read.
 
@@ -42,8 +55,14 @@ class PartitionSettlement(Generic[T]):
 
     Attributes:
         position: The offset after the last message that was read; -1 before the first.
-        dispatched: The offset after the last message that was dispatched.
-        dispatch_limit: The dispatch limit that is committed.
+        dispatched: The offset after the last message that was dispatched, or lower, where some came back.
+        free_from: Where the window that is committed begins.
+        dispatch_limit: Where it ends.
+        granted: What else may be dispatched by what is committed.
+        requests: What was asked for, and may not be dispatched before the next commit.
+        taken: What sessions have.
+        lent: What they have passed on to remote clients, whose programs have seen it or not.
+        held_before: What sessions of an owner before had that terminated unexpectedly.
         histories_end: `history` has something to say of no offset from here on, but for what was noted since.
         evicted: How many messages are evicted.
         version: Counts the changes.
@@ -66,6 +85,7 @@ class PartitionSettlement(Generic[T]):
         "_evicted_from",
         "_histories",
         "_open",
+        "_possible",
         "_reread",
         "_restored",
         "_unsettled",
@@ -73,8 +93,14 @@ class PartitionSettlement(Generic[T]):
         "dispatch_limit",
         "dispatched",
         "evicted",
+        "free_from",
+        "granted",
+        "held_before",
         "histories_end",
+        "lent",
         "position",
+        "requests",
+        "taken",
         "version",
     )
 
@@ -82,7 +108,13 @@ class PartitionSettlement(Generic[T]):
         start = -1 if state is None else state.committed_offset
         self.position = start
         self.dispatched = start
-        self.dispatch_limit = -1 if state is None else state.dispatch_limit
+        self.free_from = self.dispatch_limit = -1 if state is None else state.dispatch_limit
+        self.granted: set[int] = set()
+        self.requests: set[int] = set()
+        self.taken: set[int] = set()
+        self.lent: set[int] = set()
+        self.held_before: frozenset[int] = NO_OFFSETS
+        self._possible = OffsetRuns()  # what was possibly delivered before, here or by owners before
         self.version = 0
         self.committed_version = 0
         self._open: dict[int, T] = {}  # read and not settled
@@ -94,7 +126,32 @@ class PartitionSettlement(Generic[T]):
         self._evicted_from = NOWHERE  # no message before it is evicted, but for those that are being read again
         self._reread = NOWHERE  # where reading again has got to
         self._done = -1  # the offset after the last one that was settled
-        self.histories_end = max([self._restored.dispatch_limit, *(offset + 1 for offset in self._histories)])
+        if state is not None:
+            self._restore(state)
+        self.histories_end = max([self._possible.end, *(offset + 1 for offset in self._histories)])
+
+    def _restore(self, state: State) -> None:
+        """Note what was delivered, and what possibly was, by the owner before."""
+        if state.held is None:
+            self._possible.add(state.committed_offset, state.dispatch_limit)
+            self.free_from = state.committed_offset
+            return
+        for runs in (state.possible, state.lent):
+            for first, past in runs:
+                self._possible.add(first, past)
+        if sum(past - first for first, past in state.held) > MOST_NOTED:
+            for first, past in state.held:
+                self._possible.add(first, past)
+            return
+        unsettled = RestoredState(state)
+        self.held_before = frozenset(
+            offset
+            for first, past in state.held
+            for offset in range(first, past)
+            if offset >= state.known or unsettled.has_unsettled(offset)
+        )
+        for offset in self.held_before:
+            self._histories.setdefault(offset, History(1))
 
     # What comes from Kafka.
 
@@ -227,11 +284,15 @@ class PartitionSettlement(Generic[T]):
         history = self._histories.get(offset)
         if history is not None:
             return history
-        return History(1, 1) if offset < self._restored.dispatch_limit else NEVER
+        return History(1, 1) if offset in self._possible else NEVER
 
     def holds(self, offset: int) -> bool:
         """Tell whether the message at *offset* is in this process and not settled."""
         return offset in self._open or self._ahead.get(offset) is not None
+
+    def get(self, offset: int) -> T | None:
+        """Return the unsettled message at *offset*; None: it is not in this process."""
+        return self._open[offset] if offset in self._open else self._ahead.get(offset)
 
     def noted(self, offset: int) -> History | None:
         """Return what was noted of the message at *offset*; None: nothing was."""
@@ -249,10 +310,33 @@ class PartitionSettlement(Generic[T]):
 
     # What becomes of messages.
 
-    def dispatch(self, offset: int) -> None:
-        """Note that the message at *offset* goes to a consumer; it must be below `dispatch_limit`."""
+    def permits(self, offset: int) -> bool:
+        """Return whether the message at *offset* may be dispatched by what is committed."""
+        return self.free_from <= offset < self.dispatch_limit or offset in self.granted
+
+    def dispatch(self, offset: int, *, is_lent: bool = False) -> None:
+        """Note that the message at *offset* goes to a session; see `permits`.
+
+        Args:
+            offset: The offset.
+            is_lent: Whether the session passes it on to a remote client.
+        """
+        (self.lent if is_lent else self.taken).add(offset)
+        if self.granted:
+            self.granted.discard(offset)
         if offset >= self.dispatched:
             self.dispatched = offset + 1
+
+    def advance(self, offset: int) -> None:
+        """Note that messages up to the one at *offset* are in a batch, and no session has taken them yet."""
+        self.dispatched = max(self.dispatched, offset + 1)
+
+    def come_back(self, offset: int) -> None:
+        """Note that no session has the unsettled message at *offset* any more."""
+        if offset in self.taken or offset in self.lent:
+            self.taken.discard(offset)
+            self.lent.discard(offset)
+            self.version += 1
 
     def note(self, offset: int, history: History) -> None:
         """Keep *history* of the message at *offset*."""
@@ -298,6 +382,8 @@ class PartitionSettlement(Generic[T]):
             if self._open.pop(offset, None) is not None:
                 gone.append(offset)
                 self._histories.pop(offset, None)
+                self.taken.discard(offset)
+                self.lent.discard(offset)
             else:
                 self.settle(offset)
         if gone:
@@ -313,19 +399,25 @@ class PartitionSettlement(Generic[T]):
         self._done = max(self._done, end)
         if is_read:
             self._unsettled.remove(begin, end)
+        for having in (self.taken, self.lent):
+            if having:
+                having.difference_update(range(begin, end))
         if self._histories:
             for offset in range(begin, end):
                 self._histories.pop(offset, None)
 
-    def possibly_delivered(self, past: int) -> None:
-        """Note that what is unsettled before *past* was possibly delivered, as after an owner that ended unexpectedly.
+    def possibly_delivered(self, offsets: Iterable[int]) -> None:
+        """Note that the unsettled messages at *offsets* were possibly delivered, as after an owner that was killed.
 
-        It costs no room in the metadata, unlike a history of each message.
+        It costs less room in the metadata than a history of each message.
         """
-        if past > self._restored.dispatch_limit:
-            self._restored.dispatch_limit = past
-            self.histories_end = max(self.histories_end, past)
-            self.version += 1
+        new = [offset for offset in offsets if offset not in self._possible]
+        if not new:
+            return
+        for first, past in self._unsettled.joined(new):
+            self._possible.add(first, past)
+        self.histories_end = max(self.histories_end, self._possible.end)
+        self.version += 1
 
     # What is committed.
 
@@ -345,13 +437,22 @@ class PartitionSettlement(Generic[T]):
         """How many messages were read, or placed, and are not settled."""
         return self.evicted + len(self._open) + sum(message is not None for message in self._ahead.values())
 
-    def snapshot(self, window: int = 0, settled: Collection[int] = NO_OFFSETS) -> Snapshot:
+    def snapshot(
+        self,
+        window: int | None = None,
+        settled: Collection[int] = NO_OFFSETS,
+        *,
+        start: int | None = None,
+        granted: frozenset[int] = NO_OFFSETS,
+    ) -> Snapshot:
         """Return what is to be committed.
 
         Args:
-            window: How far beyond what was dispatched the dispatch limit is to be. 0: the owner ends in order, and has
-                noted the history of all that it dispatched.
+            window: How many offsets beyond what was dispatched may be dispatched before the next commit. None: the
+                owner ends in order, and has noted the history of all that it dispatched.
             settled: Offsets to be written as settled, though they are not yet: they will be in the same transaction.
+            start: From where on messages are dispatched in batches that sessions have not taken yet; None: none are.
+            granted: What else may be dispatched. Without a window, sessions wait for it, and will have it.
         """
         top, firsts = self._top(settled), self._unsettled.firsts
         begins: list[int] = []
@@ -366,14 +467,42 @@ class PartitionSettlement(Generic[T]):
             top = begins.pop()  # what is unsettled at the end needs no saying
             ends.pop()
         runs: Sequence[tuple[int, int]] = Runs(begins, ends) if begins else []
-        dispatch_limit = max(self._restored.dispatch_limit, self.dispatched + window if window else 0, committed_offset)
+        free_from = max(self.dispatched if start is None else start, committed_offset)
+        limit = free_from if window is None else max(self.dispatched + window, free_from)
+        held, possible, lent = self._dispatched(window, settled, granted, (free_from, limit), committed_offset)
+        dispatch_limit = max([committed_offset, *(runs[-1][1] for runs in (held, possible, lent) if runs)])
         histories: dict[int, History] = {}
         if self._histories:
             # A message may be gone from the log before it is read again; its history stays behind the committed offset.
             histories = {o: h for o, h in self._histories.items() if o >= committed_offset and o not in settled}
         return Snapshot(
-            State(committed_offset, dispatch_limit, runs, max(top, committed_offset), histories), self.version
+            State(committed_offset, dispatch_limit, runs, max(top, committed_offset), histories, held, possible, lent),
+            self.version,
+            (free_from, limit),
+            granted,
         )
+
+    def _dispatched(
+        self,
+        window: int | None,
+        settled: Collection[int],
+        granted: frozenset[int],
+        free: Run,
+        committed_offset: int,
+    ) -> tuple[list[Run], list[Run], list[Run]]:
+        """Return what is said of what was dispatched, as runs: held, possible, lent."""
+        self._possible.forget(committed_offset)
+        possible = self._possible.copy()
+        possible.add(*free)
+        for offset in granted if window else ():
+            possible.add(offset, offset + 1)
+        runs = [(max(first, committed_offset), past) for first, past in possible]
+        if window is None:
+            return [], runs, []
+        held, join = self.taken if window else self.taken | granted, self._unsettled.joined
+        if settled:
+            held = held.difference(settled)
+        return join(held), runs, join(self.lent.difference(settled))
 
     def _top(self, settled: Collection[int] = NO_OFFSETS) -> int:
         """Return the offset from which on nothing is settled."""
@@ -400,10 +529,27 @@ class PartitionSettlement(Generic[T]):
                     ends.append(past)
         return begins, ends, begins[0] if begins else max(top, self.position)
 
+    def narrow(self, snapshot: Snapshot) -> None:
+        """Dispatch nothing that *snapshot*, which is about to be committed, does not permit.
+
+        What it permits besides may be dispatched once it is committed.
+        """
+        self.free_from = max(self.free_from, snapshot.window[0])
+        self.dispatch_limit = min(self.dispatch_limit, snapshot.window[1])
+        self.granted &= snapshot.granted
+        self.requests.clear()
+
     def committed(self, snapshot: Snapshot) -> None:
         """Note that Kafka has *snapshot*."""
         self.committed_version = max(self.committed_version, snapshot.version)
-        self.dispatch_limit = max(self.dispatch_limit, snapshot.state.dispatch_limit)
+        self.free_from, self.dispatch_limit = snapshot.window
+        self.requests -= snapshot.granted
+        self.granted = {offset for offset in snapshot.granted if offset not in self.taken and offset not in self.lent}
+
+    @property
+    def has_window(self) -> bool:
+        """Whether messages may be dispatched before the next commit."""
+        return self.free_from < self.dispatch_limit or bool(self.granted)
 
     def messages(self, *, take_room: bool = False) -> Iterator[tuple[int, T]]:
         """Return the unsettled messages that are in this process, oldest first, with their offsets.

@@ -12,8 +12,8 @@ from kjms.engine.consumer.restoration import SettlementRestorer, beginning
 from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, open_consumer
 
 if TYPE_CHECKING:
-    from kjms.engine.consumer.delivery import AssignedPartition
     from kjms.engine.consumer.overflow import Overflow
+    from kjms.engine.log_reading import Place
     from kjms.errors import JMSException
     from kjms.mapping.bridges import Decoder
     from kjms.txn.metadata import State
@@ -63,11 +63,11 @@ def read_progress(
     # In one request: a message that is relocated meanwhile is unsettled in one place of the answer.
     restorer = SettlementRestorer(name, topic, overflow, decode, refuse)
     counts: dict[str, int] = {}
-    partitions: list[AssignedPartition] = []
+    states: list[tuple[Place, State, str]] = []
     while (now := look_up()) != counts:  # a topic that was made before the answer may hold what that says is settled
         counts = now
         places = [(each, number) for each, count in counts.items() for number in range(count)]
-        partitions = restorer.restore(consumer, places, overflow.recall)
+        states = restorer.read(consumer, places, overflow.recall)
     # Where they end is asked afterwards: what was moved meanwhile is seen in both places, and in none otherwise.
     topics = overflow.topics
     ends = {
@@ -75,9 +75,7 @@ def read_progress(
         for each, count in counts.items()
         if count
     }
-    return [
-        GroupProgress(p.topic, p.number, p.settlement.snapshot().state, ends[p.topic][p.number]) for p in partitions
-    ]
+    return [GroupProgress(topic, number, state, ends[topic][number]) for (topic, number), state, _ in states]
 
 
 def find_progress(

@@ -10,7 +10,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ class Tally:
 
     Attributes:
         pending: Messages that a consumer gets, or has.
-        dispatched: Those of them below the dispatch limit: a consumer may have received them.
+        dispatched: Those of them that consumers have.
         expired: Messages that are expired, and will not be delivered.
         early: Messages that are not due yet.
         oldest: When the oldest pending message was sent, in milliseconds since the epoch; None: there is none.
@@ -149,22 +149,31 @@ class LogIndex:
             now: The time, in milliseconds since the epoch.
             is_double: Returns whether a relocated message is counted elsewhere.
         """
-        tally = Tally()
+        tally, in_flight = Tally(), state.in_flight
         for first, past in unsettled_runs(state, self.start, end):
             low, high = bisect_left(self._offsets, first), bisect_left(self._offsets, past)
             if low == high:
                 continue
             if self._marked:
-                self._tally_each(tally, low, high, state.dispatch_limit, now, is_double)
+                self._tally_each(tally, low, high, in_flight, now, is_double)
                 continue
             tally.pending += high - low
-            tally.dispatched += max(bisect_left(self._offsets, state.dispatch_limit, low, high) - low, 0)
+            for begin, end_of_run in in_flight:
+                if begin < past and end_of_run > first:
+                    at = bisect_left(self._offsets, begin, low, high)
+                    tally.dispatched += bisect_left(self._offsets, end_of_run, at, high) - at
             oldest = min(self._times[low:high])
             tally.oldest = oldest if tally.oldest is None else min(tally.oldest, oldest)
         return tally
 
     def _tally_each(
-        self, tally: Tally, low: int, high: int, limit: int, now: int, is_double: Callable[[Origin], bool]
+        self,
+        tally: Tally,
+        low: int,
+        high: int,
+        in_flight: Sequence[tuple[int, int]],
+        now: int,
+        is_double: Callable[[Origin], bool],
     ) -> None:
         for at in range(low, high):
             offset, time = self._offsets[at], self._times[at]
@@ -181,7 +190,7 @@ class LogIndex:
                 if facts.label:
                     tally.labels[facts.label] += 1
             tally.pending += 1
-            tally.dispatched += offset < limit
+            tally.dispatched += any(first <= offset < past for first, past in in_flight)
             if tally.oldest is None or time < tally.oldest:
                 tally.oldest = time
 

@@ -194,7 +194,7 @@ class Scan:
             low, high = (low, min(high, mark)) if phase < OWN else (max(low, mark), high)
         if (phase, number) == (begin.phase, begin.number):
             low = max(low, begin.offset)
-        histories, limit, marks = state.histories, state.dispatch_limit, begin.marks
+        histories, marks = state.histories, begin.marks
         source: SourceRecord
         for first, past in _spans(state, low, high):
             consumer.assign([TopicPartition(topic, number, first)])
@@ -208,7 +208,7 @@ class Scan:
                     if self._is_in_own_topic(source):
                         continue  # it was relocated since the settlement was read
                     history = max(history, before)
-                yield Scanned(source, phase, topic, number, offset, history, offset < limit, marks)
+                yield Scanned(source, phase, topic, number, offset, history, state.is_in_flight(offset), marks)
             consumer.unassign()
 
     def _check(self, ends: Mapping[Place, int]) -> Collection[Place]:

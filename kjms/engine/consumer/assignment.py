@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kjms.engine.consumer.delivery import AssignedPartition, Delivery
 from kjms.engine.kafka import TopicPartition
 from kjms.engine.tuning import DEFAULTS, Tuning
-from kjms.txn.metadata import (
-    write_state,
-)
-from kjms.txn.states import NO_OFFSETS, Snapshot
+from kjms.txn.delivery_states import GROUP_BLOCKED
+from kjms.txn.metadata import write_state
+from kjms.txn.states import MOST_NOTED, NO_OFFSETS, Snapshot
 
 if TYPE_CHECKING:
     from kjms.engine.consumer.dispatcher import Dispatcher
@@ -22,9 +22,13 @@ __all__ = ["Assignment", "Commit", "oldest", "start_of"]
 _log = logging.getLogger("kjms.settlement")
 
 ROOMY: Final = 0.6  # of the limit: from that size on, room is made before it is needed
-MOST_NOTED: Final = 1_000  # messages in flight whose histories are worth their room; a batch may have more
-NARROW: Final = 64  # offsets from the last dispatched message to the dispatch limit: after a crash, possibly delivered
+NARROW: Final = 64  # offsets beyond the last dispatched message that may be dispatched before the next commit
 WIDE: Final = 16_384  # the same where many messages are dispatched between two commits
+SLOW_SECONDS: Final = 0.02  # a commit takes about 1 ms, 5 % of the work of a consumer that takes so long for a message
+MOST_SLOW: Final = 5  # consumers that may be slow; more of them would commit more often than 250 times a second
+MOST_GRANTED: Final = 256  # messages that are granted one by one; a list of them takes room
+LOOK_SECONDS: Final = 0.1  # so long after the last look, or after so many messages,
+LOOK_MESSAGES: Final = 8  # it is looked again how quick consumers are
 SMALLEST_LIMIT: Final = 200  # characters; a broker that allows less keeps no settlement
 
 
@@ -47,8 +51,10 @@ class Assignment:
         engine: The engine's name, as settlement names its writer.
         dispatcher: Where messages of the partitions wait.
         tuning: Times and limits.
+        clock: Tells the time, in seconds.
 
     Attributes:
+        is_slow: Whether consumers work for so long that each message is granted by a commit before it is dispatched.
         is_kept: Whether Kafka keeps the settlement: it does for a group.
         crowding: The partitions of which messages are being relocated, so that their settlement gets small again.
         has_transfers: Whether a transfer partition is held.
@@ -63,6 +69,7 @@ class Assignment:
         engine: str,
         dispatcher: Dispatcher,
         tuning: Tuning = DEFAULTS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self.topic = topic
@@ -77,6 +84,9 @@ class Assignment:
         self._partitions: dict[tuple[str, int], AssignedPartition] = {}
         self._window = NARROW  # how far dispatch limits are ahead of what was dispatched
         self._pace = 0  # the most that was dispatched between two commits; it fades
+        self._clock = clock
+        self._looked_at, self._taken = clock(), 0
+        self.is_slow = False
         self.has_transfers = False
 
     def __iter__(self) -> Iterator[AssignedPartition]:
@@ -134,7 +144,10 @@ class Assignment:
             is_proof: Commit what is known already, too: it proves that the partitions are still this process's.
         """
         commits, too_large = [], []
-        window = 0
+        self._look()
+        starts = self._dispatcher.batches.note_taken(is_single=len(self._partitions) == 1)
+        window = 0 if self.is_slow else -1  # the latter: it is not known yet
+        grants: dict[AssignedPartition, set[int]] | None = None
         for partition in self._partitions.values():
             settlement = partition.settlement
             if (
@@ -146,20 +159,31 @@ class Assignment:
             is_last = partition in last
             if is_last:
                 _note_in_flight(partition)
-            if not (settled or is_last or is_proof or settlement.is_dirty or partition.needs_dispatch_limit):
+            has_changed = settled or is_last or is_proof or settlement.is_dirty or partition.needs_dispatch_limit
+            if not has_changed and not (settlement.granted or (self.is_slow and settlement.has_window)):
                 continue
-            ahead = 0
+            granted: frozenset[int] = NO_OFFSETS
             if not is_last:
-                window = window or self._next_window()
-                ahead = window + max(partition.requested_limit - 1 - settlement.dispatched, 0)
-            snapshot = settlement.snapshot(ahead, NO_OFFSETS if settled is None else settled[partition])
+                window = self._next_window() if window < 0 else window
+                if settlement.requests or settlement.granted:
+                    if grants is None:
+                        grants = self._dispatcher.to_grant(min(window, MOST_GRANTED))
+                    granted = self._granted(partition, grants, starts.get(partition), window)
+                if not has_changed and settlement.granted == granted and not (self.is_slow and settlement.has_window):
+                    continue
+            snapshot = settlement.snapshot(
+                None if is_last else window,
+                NO_OFFSETS if settled is None else settled[partition],
+                start=starts.get(partition),
+                granted=granted,
+            )
             metadata = write_state(snapshot.state, partition.identity, self.engine)
             partition.is_crowded = len(metadata) > ROOMY * self.limit or len(snapshot.state.runs) > self._most_runs
             if len(metadata) > self.limit:
                 too_large.append(partition)  # at a partition's end, too: what Kafka has is all that was promised
                 continue
-            if not is_last and snapshot.state.dispatch_limit < settlement.dispatch_limit:
-                partition.narrow(snapshot.state.dispatch_limit, window)
+            settlement.narrow(snapshot)  # what comes besides is dispatched after the commit
+            partition.dispatch_limit_moved(0 if is_last else window)
             commits.append(
                 Commit(
                     partition,
@@ -168,6 +192,33 @@ class Assignment:
                 )
             )
         return commits, too_large
+
+    @staticmethod
+    def _granted(
+        partition: AssignedPartition, grants: Mapping[AssignedPartition, set[int]], start: int | None, window: int
+    ) -> frozenset[int]:
+        """Return what is to be granted of *partition* beside its window, that begins at *start*."""
+        settlement = partition.settlement
+        begin = settlement.dispatched if start is None else start
+        found = {each for each in grants.get(partition, ()) if not begin <= each < settlement.dispatched + window}
+        for offset in settlement.requests:
+            delivery = settlement.get(offset)
+            if delivery is not None and delivery.state is GROUP_BLOCKED:  # it waits for one session
+                found.add(offset)
+        return frozenset(found)
+
+    def _look(self) -> None:
+        """Look how long consumers work for a message."""
+        now, dispatcher = self._clock(), self._dispatcher
+        taken = dispatcher.dispatched - len(dispatcher.batches)
+        seconds, messages = now - self._looked_at, taken - self._taken
+        if seconds < LOOK_SECONDS and messages < LOOK_MESSAGES:
+            return
+        self._looked_at, self._taken = now, taken
+        was_slow = self.is_slow
+        self.is_slow = seconds * min(max(dispatcher.selector_queues.slots, 1), MOST_SLOW) > messages * SLOW_SECONDS
+        if self.is_slow and not was_slow:
+            dispatcher.batches.recall()
 
     def _next_window(self) -> int:
         """Return how far dispatch limits are to be ahead: farther where more is dispatched between two commits.
@@ -195,7 +246,7 @@ class Assignment:
         """Note that Kafka has *commits*."""
         for partition, snapshot, offset in commits:
             partition.settlement.committed(snapshot)
-            partition.dispatch_limit_moved(self._window)
+            partition.dispatch_limit_moved(partition.window)
             partition.kept = offset
 
     def refused(self) -> bool:
@@ -209,7 +260,7 @@ def _note_in_flight(partition: AssignedPartition) -> None:
     settlement = partition.settlement
     in_flight = [delivery for _, delivery in settlement.messages() if delivery.is_in_flight]
     if len(in_flight) > MOST_NOTED:
-        settlement.possibly_delivered(settlement.dispatched)
+        settlement.possibly_delivered(delivery.offset for delivery in in_flight)
         return
     for delivery in in_flight:
         delivery.note(is_last=True)

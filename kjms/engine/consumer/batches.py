@@ -90,7 +90,7 @@ class Batches:
             return
         (rank, level), batch = levels[0], slot.batch
         latest: AssignedPartition | None = None
-        end = 0
+        least = end = 0
         try:
             for _ in range(min(self.size if most is None else most, self.size, len(level))):
                 delivery = level[0]
@@ -99,17 +99,19 @@ class Batches:
                     if partition.is_transfer:
                         break
                     if latest is not None:
-                        latest.settlement.dispatch(batch[-1].offset)
+                        latest.settlement.advance(batch[-1].offset)
                     latest = partition
                     is_far = dispatcher.wants_dispatch_limit
                     end = partition.settlement.dispatch_limit if is_far else partition.extend_at
+                    least = partition.settlement.free_from
                 if (
                     delivery.state is not READY
                     or delivery.group is not None
-                    or delivery.offset >= end
+                    or not least <= delivery.offset < end
                     or delivery.is_relocating
                 ):
                     break
+                least = delivery.offset
                 delivery.slot = slot
                 delivery.state = DISPATCHED
                 delivery.ready_in = 0
@@ -117,7 +119,8 @@ class Batches:
                 level.popleft()
         finally:  # also where Ctrl-C came
             if batch:
-                batch[-1].partition.settlement.dispatch(batch[-1].offset)
+                batch[-1].partition.settlement.advance(batch[-1].offset)
+                slot.given = list(batch)
                 self._slots.add(slot)
                 self.priority = min(self.priority, -rank)
                 queue.size -= len(batch)
@@ -139,6 +142,24 @@ class Batches:
         queue.comes(slot)
         return True
 
+    def note_taken(self, *, is_single: bool = False) -> dict[AssignedPartition, int]:
+        """Note what sessions have taken of batches; return where what is left of them begins, by partition.
+
+        Args:
+            is_single: Whether all is of one partition.
+        """
+        starts: dict[AssignedPartition, int] = {}
+        for slot in self._slots:
+            given = slot.given
+            count = len(given) - len(slot.batch)  # the session may take one more meanwhile: it is told as left then
+            for delivery in given[:count]:
+                if delivery.state is DISPATCHED:
+                    delivery.partition.settlement.dispatch(delivery.offset, is_lent=slot.is_lending)
+            del given[:count]
+            for delivery in given[:1] if is_single else given:
+                starts.setdefault(delivery.partition, delivery.offset)
+        return starts
+
     def recall(self) -> None:
         """Make ready again what is left of batches, each message in its old place."""
         if not self._slots:
@@ -150,6 +171,7 @@ class Batches:
                     back.append(slot.batch.pop())
                 except IndexError:  # its session took the last one
                     break
+        self.note_taken()
         self._slots.clear()
         self.priority = HIGHEST_PRIORITY
         dispatcher = self._dispatcher
@@ -157,4 +179,6 @@ class Batches:
         dispatcher.dispatched -= len(back)
         for delivery in back:
             delivery.state = RETURN[delivery.state]
+            settlement = delivery.partition.settlement
+            settlement.dispatched = min(settlement.dispatched, delivery.offset)
         dispatcher.put_back(back)

@@ -34,6 +34,7 @@ class ConsumerSlot:
     Attributes:
         streak: How many messages the consumer took one by one, without a pause for work.
         has_priorities: Whether it took a message that is more, or less, urgent than others; its session notes that.
+        is_lending: Whether its session passes messages on, so that no program may have seen them yet.
         starts: How often any consumer of this process was started; when it changes, `has_rivals` may have, too.
     """
 
@@ -46,10 +47,12 @@ class ConsumerSlot:
         self.is_started = False
         self.is_open = True
         self.has_priorities = False
+        self.is_lending = False
         self.returned: deque[Delivery] = deque()  # what this consumer gets again, before anything else
         self.returned_at = 0.0  # when it was returned
         self.queue: SelectorQueue[Delivery, ConsumerSlot] | None = None  # while it is started
         self.batch: deque[Delivery] = deque()  # dispatched to this consumer; its session has not taken it yet
+        self.given: list[Delivery] = []  # the batch, with what its session has taken since that was last noted
         self.batch_until = 0.0  # until when, by time.monotonic, the session may take from it without the source's lock
         self.streak = 0
         self.taken_at = 0.0  # when it took the message that it is busy with; 0: it has asked for another since

@@ -50,6 +50,8 @@ class AssignedPartition:
         planned: The offset up to which messages had been dispatched when a commit was last planned.
         read_to: Where the log ended when the client came to its end last; what a transaction writes at its end may lie
             between it and the last message.
+        window: How many offsets beyond what was dispatched the next commit is to permit; 0: each message is granted.
+        extend_at: Dispatching this offset, or a later one, has the window moved.
     """
 
     __slots__ = (
@@ -66,9 +68,10 @@ class AssignedPartition:
         "number",
         "planned",
         "read_to",
-        "requested_limit",
+        "refill_at",
         "settlement",
         "topic",
+        "window",
     )
 
     def __init__(
@@ -97,10 +100,12 @@ class AssignedPartition:
         self.planned = self.settlement.dispatched
         self.read_to = -1
         self.kept: TopicPartition | None = None  # what was committed since the last copy of it was made
-        self.requested_limit = -1  # a consumer waits for the message before this offset
-        self.extend_at = -1  # dispatching this offset, or a later one, has the dispatch limit moved
+        self.window = 1  # the first commit tells
+        self.refill_at = 0  # when so many are left of what was granted, more is
+        self.extend_at = -1
         if not is_kept:
-            self.settlement.dispatch_limit = self.extend_at = sys.maxsize
+            self.settlement.free_from, self.settlement.dispatch_limit = -1, sys.maxsize
+            self.extend_at = sys.maxsize
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}[{self.number}] from {self.settlement.committed_offset}>"
@@ -112,11 +117,12 @@ class AssignedPartition:
 
     @property
     def needs_dispatch_limit(self) -> bool:
-        """Whether messages are ready that may soon be dispatched, and the dispatch limit is near."""
+        """Whether a consumer waits for a message that may not be dispatched yet, or the window's end is near."""
         settlement = self.settlement
-        if self.requested_limit > settlement.dispatch_limit:
+        if settlement.requests:
             return True
-        return settlement.position > settlement.dispatch_limit and settlement.dispatched > self.extend_at
+        is_near = settlement.position > settlement.dispatch_limit and settlement.dispatched > self.extend_at
+        return is_near and self.window > 0
 
     def statistics(self) -> PartitionStatistics:
         """Return what is settled of it; the caller holds the group consumer's lock."""
@@ -132,18 +138,18 @@ class AssignedPartition:
             is_committed=not self.is_kept or not (settlement.is_dirty or self.needs_dispatch_limit),
         )
 
-    def narrow(self, limit: int, window: int) -> None:
-        """Dispatch nothing at or beyond *limit*, which is about to be committed, and lies before the last one.
-
-        It does where less is dispatched than before: what stands between the two would come again unmarked after a
-        crash.
-        """
-        self.settlement.dispatch_limit = limit
-        self.dispatch_limit_moved(window)
+    def is_near_end(self, offset: int) -> bool:
+        """Return whether the window is to be moved, or more to be granted, where the message at *offset* goes."""
+        settlement = self.settlement
+        if not self.window:
+            return False
+        return self.extend_at <= offset < settlement.dispatch_limit or len(settlement.granted) == self.refill_at
 
     def dispatch_limit_moved(self, window: int) -> None:
-        """Note that there is a new dispatch limit, or that the next one is to be *window* offsets ahead."""
+        """Note that there is a new window, or that the next one is to be *window* offsets ahead."""
         if self.is_kept:
+            self.window = window
+            self.refill_at = len(self.settlement.granted) + 1 >> 1
             self.extend_at = self.settlement.dispatch_limit - (window >> 1)
 
 
@@ -358,7 +364,7 @@ class Delivery:
         """Note that a program may have seen the message, or not: it comes marked, and the delivery does not count."""
         if self.count == 1:
             self.restore(POSSIBLE)
-        self.partition.settlement.possibly_delivered(self.offset + 1)
+        self.partition.settlement.possibly_delivered((self.offset,))
 
     def restore(self, history: History) -> None:
         """Continue from *history*."""

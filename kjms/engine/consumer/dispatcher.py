@@ -66,6 +66,7 @@ class Dispatcher:
         eviction: The partitions with evicted messages.
         delayed: What was given back, and is not due again.
         batches: What is dispatched, and was not taken by a session yet.
+        was_refused: Whether the last consumer that asked is to wait for a commit that permits to dispatch a message.
         selector_queues: What the consumers of each selector want.
         ranking: Whether the priority of each message is known.
         groups: The message groups that sessions are busy with.
@@ -85,6 +86,7 @@ class Dispatcher:
         self.held = self.in_flight = self.dispatched = 0
         self.batches = Batches(self, batch)
         self.unmatched: list[Delivery] = []
+        self.was_refused = False
         self.wants_dispatch_limit = False  # whether a message was asked for that is near or beyond the limit
         self.delayed = DelayedMessages[Delivery]()
         self.selector_queues = SelectorQueues[Delivery, ConsumerSlot]()
@@ -236,6 +238,7 @@ class Dispatcher:
         queue = slot.queue
         if queue is None:
             return None
+        self.was_refused = False
         if slot.has_priorities:
             self.ranking.rank(is_needed=True)
         is_shared = len(queue.slots) > 1
@@ -313,15 +316,37 @@ class Dispatcher:
     def _may_dispatch(self, delivery: Delivery) -> bool:
         """Return whether *delivery* is below the dispatch limit; near or beyond the limit, ask for a new one."""
         partition, offset = delivery.partition, delivery.offset
-        if offset >= partition.extend_at:
-            self.wants_dispatch_limit = True
-            if offset >= partition.settlement.dispatch_limit:
-                partition.requested_limit = max(partition.requested_limit, offset + 1)
-                return False
+        settlement = partition.settlement
+        if offset >= partition.extend_at or offset < settlement.free_from:
+            if delivery.count > 1:  # a repeated one is recorded before it is made
+                return True
+            is_permitted = settlement.permits(offset)
+            if not is_permitted:
+                settlement.requests.add(offset)
+                self.was_refused = True
+            self.wants_dispatch_limit = not is_permitted or partition.is_near_end(offset) or self.wants_dispatch_limit
+            return is_permitted
         return True
 
+    def to_grant(self, most: int) -> dict[AssignedPartition, set[int]]:
+        """Return what is to be granted, by partition: what was asked for, and what will be asked for next.
+
+        That is one message for each consumer that waits, or *most* messages where these are more.
+        """
+        grants: dict[AssignedPartition, set[int]] = {}
+        for queue in self.selector_queues.values():
+            left = max(len(queue.waiting) + len(queue.woken), most)
+            for _, level in queue.by_turn(OVERTAKING * self._limit):
+                for delivery in level:
+                    if left <= 0:
+                        break
+                    if delivery.state is READY:
+                        grants.setdefault(delivery.partition, set()).add(delivery.offset)
+                        left -= 1
+        return grants
+
     def _dispatch(self, slot: ConsumerSlot, queue: _Queue, delivery: Delivery) -> None:
-        delivery.partition.settlement.dispatch(delivery.offset)
+        delivery.partition.settlement.dispatch(delivery.offset, is_lent=slot.is_lending)
         delivery.slot = slot
         delivery.state = DISPATCH[delivery.state]
         delivery.ready_in = 0
@@ -395,6 +420,7 @@ class Dispatcher:
         for delivery in deliveries:
             delivery.state = UNMATCH[delivery.state]
             delivery.ready_in = 0
+            delivery.partition.settlement.come_back(delivery.offset)
             if delivery.due:
                 self.delayed.add(delivery)
                 continue

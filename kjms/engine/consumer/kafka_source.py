@@ -19,7 +19,7 @@ from kjms.engine.consumer.in_flight import InFlight
 from kjms.engine.consumer.intake import NOTHING, RecordIntake
 from kjms.engine.consumer.lifecycle import Lifecycle
 from kjms.engine.consumer.membership import Membership
-from kjms.engine.consumer.offset_committer import OffsetCommitter
+from kjms.engine.consumer.offset_committer import TICK_SECONDS, OffsetCommitter
 from kjms.engine.consumer.rebalancing import Rebalancing
 from kjms.engine.consumer.relocations import Relocations
 from kjms.engine.consumer.restoration import SettlementRestorer
@@ -350,6 +350,8 @@ class KafkaSource:
             in_flight.collect()
             ready = dispatcher.held
             delivery = dispatcher.take(slot) if is_certain else dispatcher.wait(slot)
+            if delivery is None and is_certain and dispatcher.was_refused and slot.is_started:
+                delivery = self._take_granted(slot)
             worked = slot.took(delivery, now)
             handover = self._handover.handover
             if handover is not None:
@@ -367,6 +369,13 @@ class KafkaSource:
             ):
                 self._changed.notify()
             return delivery
+
+    def _take_granted(self, slot: ConsumerSlot) -> Delivery | None:
+        """Return the next message for *slot* once a commit permits to dispatch it; None: that took too long."""
+        commits = self._committer.commits
+        self._changed.notify_all()  # the consumer thread commits
+        self._committer.moved.wait_for(lambda: self._committer.commits != commits, TICK_SECONDS)
+        return self._dispatcher.take(slot) if self._stall.is_certain else None
 
     def settle(self, deliveries: Sequence[Delivery], *, is_urgent: bool = False) -> list[Receipt]:
         """Note that *deliveries* are done: see `MessageSource.settle`."""

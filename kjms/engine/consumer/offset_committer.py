@@ -88,6 +88,7 @@ class OffsetCommitter:
 
     Attributes:
         commits: How many commits were made.
+        moved: Notified after each of them: more may be dispatched.
         urgent: How many messages were settled that are to be committed at once.
         lacks_room: Whether the last commit left out what did not fit.
     """
@@ -115,6 +116,7 @@ class OffsetCommitter:
         self._waiters: list[_Waiter] = []  # the others, oldest first
         self._is_stopped = False
         self.commits = 0
+        self.moved = threading.Condition(lock)
         self.urgent = 0
         self._urgent_planned = 0  # how many of them were part of a commit, at least of one that was tried
         self.lacks_room = False
@@ -327,6 +329,7 @@ class OffsetCommitter:
             self.commits += 1
             assignment.committed(commits)
             dispatcher.dispatch_limit_moved()
+            self.moved.notify_all()
         return None, not too_large
 
     # Transactions settle messages, too.

@@ -72,9 +72,34 @@ class SettlementRestorer:
         Raises:
             KafkaException: Kafka does not say what was committed.
         """
+        return [
+            AssignedPartition(
+                topic,
+                number,
+                state,
+                self._decode,
+                is_overflow=topic != self._topic,
+                is_transfer=topic == self._overflow.handover,
+                identity=identity,
+            )
+            for (topic, number), state, identity in self.read(consumer, wanted, read_copies, begins)
+        ]
+
+    def read(
+        self,
+        consumer: ConsumerPort,
+        wanted: Sequence[Place],
+        read_copies: Recall,
+        begins: Mapping[Place, int] = NOT_KNOWN,
+    ) -> list[tuple[Place, State, str]]:
+        """Return what is committed of each of *wanted*, and the id of its topic: see `restore`.
+
+        Raises:
+            KafkaException: Kafka does not say what was committed.
+        """
         if not wanted:
             return []
-        partitions = []
+        states = []
         answers = self._committed(consumer, wanted)
         forgotten = [(known.topic, known.partition) for known in answers if known.offset < 0]
         copies = read_copies(forgotten) if forgotten else {}
@@ -103,19 +128,8 @@ class SettlementRestorer:
             if state is None:
                 first = begins[place] if place in begins else beginning(consumer, known)
                 state = State(first, first, (), first)
-            is_overflow, is_transfer = known.topic != self._topic, known.topic == self._overflow.handover
-            partitions.append(
-                AssignedPartition(
-                    known.topic,
-                    known.partition,
-                    state,
-                    self._decode,
-                    is_overflow=is_overflow,
-                    is_transfer=is_transfer,
-                    identity=identities[known.topic],
-                )
-            )
-        return partitions
+            states.append((place, state, identity))
+        return states
 
     def _committed(self, consumer: ConsumerPort, wanted: Sequence[Place]) -> list[TopicPartition]:
         """Return what is committed for the partitions *wanted*.

@@ -178,7 +178,6 @@ class TransferReading:
                     return False
                 if not _needs_commit(partition.settlement):
                     return True
-                partition.narrow(partition.settlement.dispatched, 0)  # what comes is dispatched after another commit
             error, _ = self._committer.commit([partition])
             return error is None
 
@@ -212,4 +211,4 @@ def _needs_commit(settlement: PartitionSettlement[Delivery]) -> bool:
     Others may still write to it. Its next holder would take what they write for possibly delivered, up to the dispatch
     limit in Kafka.
     """
-    return bool(settlement.unsettled) or settlement.is_dirty or settlement.dispatch_limit > settlement.dispatched
+    return bool(settlement.unsettled) or settlement.is_dirty or settlement.has_window

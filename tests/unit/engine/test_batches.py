@@ -73,7 +73,7 @@ def test_a_batch_ends_near_the_dispatch_limit() -> None:
     assert settlement.dispatched == 16
     taken = [source.take(slot) for _ in range(8)]
     assert [delivery.offset for delivery in taken if delivery] == list(range(9, 16))
-    assert source.partition.requested_limit == 17
+    assert settlement.requests == {16}
 
 
 def test_a_batch_has_messages_of_several_partitions() -> None:

@@ -178,7 +178,8 @@ class Sessions(RuleBasedStateMachine):
             if dispatcher.wants_dispatch_limit:
                 for partition in self.partitions:
                     settlement = partition.settlement
-                    settlement.dispatch_limit = max(settlement.dispatched, partition.requested_limit) + WINDOW
+                    settlement.dispatch_limit = max(settlement.dispatched, *settlement.requests, 0) + 1 + WINDOW
+                    settlement.requests.clear()
                     partition.extend_at = settlement.dispatch_limit - WINDOW // 2
                 dispatcher.dispatch_limit_moved()
             for wakeup in self.received:

@@ -30,7 +30,7 @@ class Owners(RuleBasedStateMachine):
         self.durable: set[int] = set()  # settled, and the commit came through
         self.settled: set[int] = set()
         self.deliveries: dict[int, int] = {}  # how often a message really was delivered
-        self.come_back: dict[int, int] = {}  # what a message's history said at least when it was committed
+        self.promised: set[int] = set()  # granted to a consumer that waits, so said to be delivered
         self.take_over()
 
     def take_over(self) -> None:
@@ -122,10 +122,9 @@ class Owners(RuleBasedStateMachine):
         if not self.ready:
             return
         offset = sorted(self.ready)[pick % len(self.ready)]
-        if offset >= self.owner.dispatch_limit:
-            self.commit()
-            if offset >= self.owner.dispatch_limit:  # farther than a window beyond what was dispatched
-                return
+        if not self.owner.permits(offset):
+            self.commit(frozenset({offset}))
+            assert self.owner.permits(offset)
         history = self.ready.pop(offset)
         really = self.deliveries.get(offset, 0)
         if really:
@@ -185,23 +184,26 @@ class Owners(RuleBasedStateMachine):
             history = self.hands.pop(offset)
             deliveries = max(history.deliveries, 1)
             self.owner.note(offset, History(deliveries, history.uncounted, due))
+            self.owner.come_back(offset)
             self.ready[offset] = self.owner.history(offset)
             assert self.ready[offset].deliveries >= self.deliveries[offset] - history.uncounted
 
-    @rule(window=st.integers(1, 3 * WINDOW))
-    def commit_ahead(self, window: int) -> None:
-        self.write(window)
+    @rule(window=st.integers(0, 3 * WINDOW), pick=st.integers(0, 100))
+    def commit_ahead(self, window: int, pick: int) -> None:
+        ready = sorted(self.ready)
+        self.write(window, frozenset(ready[pick % len(ready) :][:2]) if ready else frozenset())
 
-    def commit(self) -> None:
-        self.write(WINDOW)
+    def commit(self, granted: frozenset[int] = frozenset()) -> None:
+        self.write(WINDOW, granted)
 
-    def write(self, window: int) -> None:
+    def write(self, window: int | None, granted: frozenset[int] = frozenset()) -> None:
         if self.owner.committed_offset < 0:
             return
-        snapshot = self.owner.snapshot(window)
+        snapshot = self.owner.snapshot(window, granted=granted)
+        if window == 0:
+            self.promised |= granted
         self.kafka = (snapshot.state.committed_offset, write_state(snapshot.state))
-        if window:
-            self.owner.dispatch_limit = min(self.owner.dispatch_limit, snapshot.state.dispatch_limit)
+        self.owner.narrow(snapshot)
         self.owner.committed(snapshot)
         self.durable = set(self.settled)
         assert not self.owner.is_dirty
@@ -215,8 +217,8 @@ class Owners(RuleBasedStateMachine):
     def leave_in_order(self) -> None:
         for offset, history in self.hands.items():
             self.owner.note(offset, History(max(history.deliveries, 1), history.uncounted))
-        self.write(0)
-        untouched = [offset for offset in self.log if not self.deliveries.get(offset)]
+        self.write(None)
+        untouched = [offset for offset in self.log if not self.deliveries.get(offset) and offset not in self.promised]
         possibly_delivered = {offset for offset, history in self.ready.items() if history.deliveries}
         self.take_over()
         for offset in untouched:  # an orderly end leaves no suspicion, but for what was under it before
@@ -224,14 +226,17 @@ class Owners(RuleBasedStateMachine):
                 assert self.owner.history(offset).deliveries == 0 or self.kafka is None
 
     def was_possibly_delivered(self, offset: int) -> bool:
-        return self.kafka is not None and offset < read_state(self.kafka[1], self.kafka[0]).dispatch_limit
+        if self.kafka is None:
+            return False
+        return any(first <= offset < past for first, past in read_state(self.kafka[1], self.kafka[0]).possible)
 
     @invariant()
     def the_state_says_what_is_settled(self) -> None:
         if self.owner.committed_offset < 0:
             return
         state = self.owner.snapshot(WINDOW).state
-        assert read_state(write_state(state), state.committed_offset) == state._replace(runs=tuple(state.runs))
+        lists = {name: tuple(getattr(state, name)) for name in ("runs", "held", "possible", "lent")}
+        assert read_state(write_state(state), state.committed_offset) == state._replace(**lists)
         for offset in self.log:
             assert says_settled(state, offset) == (offset in self.settled)
 
@@ -357,7 +362,7 @@ def test_what_is_dispatched_in_order_needs_a_mark_and_no_runs() -> None:
         settlement.dispatch(offset)
         settlement.settle(offset)
     state = settlement.snapshot(64).state
-    assert state == State(10, 74, [], 10)
+    assert state == State(10, 74, [], 10, held=[], possible=[(10, 74)], lent=[])
     assert len(write_state(state)) < 30
 
 
@@ -493,7 +498,7 @@ def test_a_evicted_message_keeps_its_history() -> None:
     """When it is read again, it is known how often it was delivered; of others nothing is said."""
     settlement = read_up_to(4)
     settlement.evict(0)
-    assert settlement.histories_end == 0
+    assert settlement.histories_end <= 0
     settlement.note(1, History(2))
     settlement.evict(1)
     assert settlement.histories_end == 2
@@ -501,12 +506,83 @@ def test_a_evicted_message_keeps_its_history() -> None:
     assert settlement.noted(2) is None
 
 
-@pytest.mark.parametrize("window", [0, WINDOW])
-def test_suspicion_outlives_an_owner(window: int) -> None:
+@pytest.mark.parametrize("window", [None, 0, WINDOW])
+def test_suspicion_outlives_an_owner(window: int | None) -> None:
     """What the owner before last possibly delivered stays so for the next one: the dispatch limit never goes back."""
     settlement = read_up_to(10, State(0, 50, (), 0))
     settlement.dispatch(0)
     assert settlement.snapshot(window).state.dispatch_limit == 50
+
+
+def told(state: State) -> dict[str, list[tuple[int, int]]]:
+    """Return what *state* says of what was dispatched, where it says anything."""
+    assert state.held is not None
+    lists = {"held": list(state.held), "possible": list(state.possible), "lent": list(state.lent)}
+    return {name: runs for name, runs in lists.items() if runs}
+
+
+def test_what_sessions_have_is_said_exactly() -> None:
+    """In the order of priorities messages are dispatched here and there: no other one is said to be dispatched."""
+    settlement = read_up_to(100)
+    for offset in (7, 8, 50, 52, 90):
+        settlement.dispatch(offset)
+    settlement.settle(51)
+    settlement.settle(8)
+    settlement.dispatch(60, is_lent=True)
+    state = settlement.snapshot(0).state
+    assert told(state) == {"held": [(7, 8), (50, 53), (90, 91)], "lent": [(60, 61)]}
+    assert state.dispatch_limit == 91, "an older reader takes all below for possibly dispatched"
+    successor = PartitionSettlement(read_state(write_state(state), state.committed_offset))
+    delivered = {offset: successor.history(offset) for offset in range(100) if successor.history(offset).deliveries}
+    assert delivered == {7: History(1), 50: History(1), 52: History(1), 90: History(1), 60: History(1, 1)}
+    assert successor.held_before == {7, 50, 52, 90}
+    assert settlement.snapshot().state.held == [], "the owner that ends in order has noted them"
+
+
+def test_what_comes_back_is_not_said_to_be_dispatched() -> None:
+    """Where no session has a message any more, Kafka is to know."""
+    settlement = read_up_to(9)
+    settlement.dispatch(4)
+    snapshot = settlement.snapshot(0)
+    settlement.committed(snapshot)
+    assert not settlement.is_dirty
+    settlement.come_back(4)
+    assert settlement.is_dirty
+    assert told(settlement.snapshot(0).state) == {}
+
+
+def test_nothing_is_dispatched_that_the_last_commit_does_not_permit() -> None:
+    """What a commit under way permits no more is not dispatched meanwhile; what it permits besides, after it."""
+    settlement = read_up_to(100)
+    settlement.committed(settlement.snapshot(10, granted=frozenset({50, 60})))
+    assert [offset for offset in range(100) if settlement.permits(offset)] == [*range(10), 50, 60]
+    settlement.dispatch(0)
+    settlement.dispatch(50)
+    settlement.requests.add(70)
+    snapshot = settlement.snapshot(10, granted=frozenset({60, 70}))
+    assert told(snapshot.state) == {"held": [(0, 1), (50, 51)], "possible": [(51, 61), (70, 71)]}
+    settlement.narrow(snapshot)
+    assert [offset for offset in range(100) if settlement.permits(offset)] == [60]
+    settlement.committed(snapshot)
+    assert [offset for offset in range(100) if settlement.permits(offset)] == [*range(51, 61), 70]
+    assert not settlement.requests
+    slow = settlement.snapshot(0, granted=frozenset({70}))
+    assert told(slow.state) == {"held": [(0, 1), (50, 51), (70, 71)]}, "a consumer waits for it, and will have it"
+
+
+def test_a_batch_is_possibly_dispatched_as_far_as_its_session_has_not_taken_it() -> None:
+    """What is left of it is the beginning of the window."""
+    settlement = read_up_to(100)
+    settlement.dispatch(0)
+    settlement.advance(20)
+    assert told(settlement.snapshot(10, start=1).state) == {"held": [(0, 1)], "possible": [(1, 31)]}
+
+
+def test_of_very_many_that_sessions_had_it_is_said_that_they_were_possibly_delivered() -> None:
+    """A history of each would take too much room."""
+    settlement = PartitionSettlement(State(0, 2_000, (), 0, held=((0, 1_500),)))
+    assert (settlement.history(7), settlement.history(1_500)) == (History(1, 1), NEVER)
+    assert not settlement.held_before
 
 
 def test_an_orderly_end_takes_the_dispatch_limit_back() -> None:
@@ -634,23 +710,23 @@ def test_settling_leaves_other_histories_alone() -> None:
     assert settlement.snapshot(1).state.histories == {1: History(1)}
 
 
-def test_what_was_possibly_delivered_is_said_by_the_dispatch_limit_alone() -> None:
-    """Mark what is unsettled below an offset for the next owner, without a history of each message."""
+def test_what_was_possibly_delivered_is_said_in_runs() -> None:
+    """Mark it for the next owner, without a history of each message."""
     partition = PartitionSettlement(State(0, 0, (), 0))
     for offset in range(10):
         partition.read(offset, "message")
         partition.dispatch(offset)
     partition.settle(3)
     partition.committed_version = partition.version
-    partition.possibly_delivered(8)
+    partition.possibly_delivered(range(8))
     assert partition.is_dirty, "Kafka does not know of it yet"
     partition.committed_version = version = partition.version
-    partition.possibly_delivered(5)
-    partition.possibly_delivered(8)
+    partition.possibly_delivered(range(5))
+    partition.possibly_delivered([7, 2])
     assert (partition.is_dirty, partition.version) == (False, version), "nothing new"
     assert partition.histories_end == 8
     state = partition.snapshot().state
-    assert (state.dispatch_limit, state.histories) == (8, {})
+    assert (state.dispatch_limit, state.histories, state.possible) == (8, {}, [(0, 8)])
     successor = PartitionSettlement(state)
     assert [successor.history(offset) for offset in (2, 7, 8)] == [History(1, 1), History(1, 1), NEVER]
     assert partition.history(7) == History(1, 1)
