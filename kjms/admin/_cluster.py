@@ -236,8 +236,8 @@ class ClusterFigures(AutoCloseable):
     def connections(self, *, in_flight: bool = False) -> list[ConnectionFigures]:
         """Return the programs that consume, by ``client.id`` and host.
 
-        Kafka does not list connections that only send. Give programs a ``client.id`` of their own with
-        ``kafka={"client.id": "billing"}`` to tell them apart.
+        Kafka does not list connections that only send. The ``client.id`` names program, host and process, unless
+        programs have one of their own, as with ``kafka={"client.id": "billing"}``.
 
         Args:
             in_flight: Whether to count what each consumer has in flight: see `consumers`.
@@ -301,7 +301,8 @@ class ClusterFigures(AutoCloseable):
         groups = self._cluster.groups()
         spans = self._cluster.spans(topics)
         settings = self._cluster.settings(topics, (RETENTION, RETENTION_BYTES, CLEANUP))
-        queues = [topic for topic in topics if queue_group(topic) in groups]
+        made, letters = self._find_queues(there, groups)
+        queues = topics.keys() & (made | letters)
         noted = self._survey.kinds(there)
         backlogs = self._look(
             [self._scopes.scope(self._scopes.queue(topic), topic) for topic in queues],
@@ -311,7 +312,7 @@ class ClusterFigures(AutoCloseable):
         )
         found = []
         for topic in topics.keys() & spans.keys() & settings.keys():
-            is_queue = queue_group(topic) in groups
+            is_queue = topic in queues
             backlog = backlogs.get(queue_group(topic)) if is_queue else None
             name = self._scopes.name(topic, is_queue=is_queue)
             warnings = retention_warnings(name, settings[topic]) if is_queue else ()

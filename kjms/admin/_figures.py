@@ -140,7 +140,8 @@ class ConsumerFigures:
         subscription: The subscription's name; None for a queue.
         group: The consumer group.
         member_id: Kafka's id of the member.
-        client_id: The ``client.id`` of its Kafka client: ``kjms`` unless ``kafka={"client.id": ...}`` says otherwise.
+        client_id: The ``client.id`` of its Kafka client: ``kjms-PROGRAM-HOST-PROCESS`` unless
+            ``kafka={"client.id": ...}`` says otherwise.
         host: The address from which it connects.
         partitions: The partitions of the Kafka topic that it holds; none: it gets messages by handover.
         in_flight: An upper bound of the messages in these partitions, and in those of the overflow topic that belong to
@@ -196,7 +197,7 @@ class DestinationFigures:
 
     Attributes:
         name: The name of the queue or topic.
-        kind: ``queue`` if it was consumed as one; ``topic`` if kjms made or used it first as one; else None.
+        kind: ``queue`` if it is one that `Admin.queues` lists; ``topic`` if kjms made or used it first as one; else None.
         topic: The Kafka topic's name.
         partitions: Its partitions.
         depth: The unsettled messages of a queue; None if it is not a queue, or they were not counted.

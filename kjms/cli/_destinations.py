@@ -13,9 +13,9 @@ from kjms.cli._queues import Reporter
 from kjms.cli._terminal import columns, escaped, json_text
 
 DESCRIPTION: Final = """\
-List the cluster's Kafka topics as JMS destinations. KIND is 'queue' once a consumer has received from the topic as a
-queue, and 'topic' if kjms made it or used it first as a topic. Else Kafka does not have this information, and KIND is
-'-'.
+List the cluster's Kafka topics as JMS destinations. KIND is 'queue' if kjms created the topic for a queue, a consumer
+has received from it as a queue, or it is the dead-letter queue of one; 'kjms queues' lists these. It is 'topic' if kjms
+made or used it first as a topic. Otherwise Kafka does not have this information, and KIND is '-'.
 
 WAITING is the number of messages of a queue that its consumers have not settled, without expired and delayed messages.
 The command reads these messages to count them; with --estimate, it reads nothing and shows an upper bound. KEPT is an
@@ -39,7 +39,7 @@ class Entry:
 
     name: str
     kind: str | None
-    """``queue`` if it was consumed as one, ``topic`` if kjms made or used it first as one, or None."""
+    """``queue``, ``topic``, or None if Kafka does not have this information."""
     topic: str
     """The Kafka topic's name."""
     partitions: int

@@ -218,8 +218,7 @@ async def banner(request: Request, visitor: Known) -> Response:
 async def destinations_page(request: Request, visitor: Known) -> Response:
     """Show Kafka's topics as destinations."""
     found = await visitor.cluster.ask("destinations")
-    queues = {each["topic"] for each in visitor.cluster.queues or ()}
-    return page(request, "destinations.html", visitor, destinations=found, queues=queues)
+    return page(request, "destinations.html", visitor, destinations=found)
 
 
 @router.get("/consumers")

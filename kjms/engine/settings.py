@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
+import socket
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from kjms.engine.kafka import KafkaError
@@ -17,6 +22,7 @@ NEW_TOPIC: Final[Mapping[str, Any]] = {"fetch.error.backoff.ms": 20}
 LARGEST_MESSAGE: Final = 96_000_000
 # Partitions that are added to a topic are seen with the next look at its metadata: after five minutes by default.
 METADATA_MS: Final = 10_000
+CLIENT_ID: Final = "kjms"  # in the broker's logs and quotas
 # For clients that ask coordinators. Where librdkafka asks the bootstrap servers again, such a request waits without end
 # after an outage (librdkafka issues 5456, 5511).
 KEEP_BROKERS: Final[Mapping[str, str]] = {"metadata.recovery.strategy": "none"}
@@ -143,7 +149,6 @@ def common_settings(
     """
     check_kafka(kafka)
     settings: dict[str, Any] = {
-        "client.id": "kjms",
         # librdkafka waits half of it before it connects, too: 50 ms by default, for each new client.
         "reconnect.backoff.ms": 20,
         # A broker that comes back should be found again quickly.
@@ -165,8 +170,23 @@ def producer_settings(common: Mapping[str, Any], **defaults: Any) -> dict[str, A
     """Return a producer's settings: *defaults* (dots for underscores), then the user's."""
     chosen = {name.replace("_", "."): value for name, value in defaults.items()}
     user = {name: value for name, value in common.items() if name not in _CONSUMER_ONLY}
-    settings = {"message.max.bytes": LARGEST_MESSAGE, "topic.metadata.refresh.interval.ms": METADATA_MS}
+    settings = {
+        "client.id": CLIENT_ID,
+        "message.max.bytes": LARGEST_MESSAGE,
+        "topic.metadata.refresh.interval.ms": METADATA_MS,
+    }
     return {**settings, **chosen, **user}
+
+
+def program_name() -> str:
+    """Return the ``client.id`` of consumers in groups, which names program, host and process.
+
+    Kafka says nothing else of a member's program. The address that it has is that of a proxy or a container's host.
+    """
+    started = Path(sys.argv[0] if sys.argv else "")
+    program = started.parent.name if started.stem == "__main__" else started.stem  # ``python -m PACKAGE``
+    program = "python" if program in {"", "-c"} else program
+    return re.sub(r"[^\w.-]", "-", f"{CLIENT_ID}-{program}-{socket.gethostname()}-{os.getpid()}", flags=re.ASCII)
 
 
 def admin_settings(common: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,7 +194,7 @@ def admin_settings(common: Mapping[str, Any]) -> dict[str, Any]:
     mixed = {*_CONSUMER_ONLY, *_PRODUCER_ONLY}
     user = {name: value for name, value in common.items() if name not in mixed}
     # librdkafka asks for offsets with the leader and the epoch that it knows, and learns from no refusal of the epoch.
-    return {"metadata.max.age.ms": METADATA_MS, **user}
+    return {"client.id": CLIENT_ID, "metadata.max.age.ms": METADATA_MS, **user}
 
 
 def consumer_settings(
@@ -183,6 +203,7 @@ def consumer_settings(
     """Return the settings of a consumer that is in *group*, or in none; of a topic that has one partition, or more."""
     user = {name: value for name, value in common.items() if name not in _PRODUCER_ONLY}
     return {
+        "client.id": CLIENT_ID if group is None else program_name(),
         # A stall costs other members' commits 0.8 s per rebalance, and the default heartbeat 3 s of waiting.
         "heartbeat.interval.ms": 500,
         "session.timeout.ms": 6_000,  # the least that brokers allow by default: a crash is noticed after that

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import socket
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
@@ -19,7 +22,7 @@ from kjms import (
     Topic,
 )
 from kjms.admin import Admin, Progress, QueueFigures, SubscriptionFigures
-from kjms.engine.kafka import AdminPort, TopicPartition
+from kjms.engine.kafka import AdminPort, NewTopic, TopicPartition
 from kjms.testing.engine import tuned
 from tests.helpers import (
     WAIT_MS,
@@ -343,6 +346,32 @@ def test_a_topic_that_was_made_again(kafka: Any, figures: Admin, kjms_factory: C
     with apart(kafka.bootstrap_servers) as connection:
         send_with_length(connection, queue, *"xyz")
         wait_for(lambda: figures.queue(queue).depth == 3)
+
+
+def test_a_consumer_is_listed_with_its_program_host_and_process(kafka: Any, figures: Admin, queue: Queue) -> None:
+    """Programs that choose no client.id are told apart, also where all of them connect from one address."""
+    with ConnectionFactory(kafka.bootstrap_servers).create_connection() as connection:
+        connection.start()
+        consume(connection, queue)
+        name = re.sub(r"[^\w.-]", "-", f"{socket.gethostname()}-{os.getpid()}")
+        wait_for(lambda: [each for each in figures.consumers() if each.destination == queue])
+        (found,) = [each for each in figures.consumers() if each.destination == queue]
+        assert re.fullmatch(rf"kjms-\S+-{re.escape(name)}", found.client_id)
+
+
+def test_what_was_never_consumed_is_a_queue_everywhere_or_nowhere(
+    figures: Admin, connection: Connection, queue: Queue, topic: Topic, admin: AdminPort
+) -> None:
+    """`destinations` and `queues` agree on what kjms made, on dead-letter queues, and on topics of other programs."""
+    other, letters = f"{queue.queue_name}-other", dead_letter_queue(queue)
+    admin.create_topics([NewTopic(other, 1, 1)])[other].result()
+    send_with_length(connection, queue, *"abcd")
+    send_with_length(connection, letters, "a")
+    send_with_length(connection, topic, *"ab")
+    own = {queue.queue_name: 4, letters.queue_name: 1, topic.topic_name: None, other: None}
+    wait_for(lambda: {each.name for each in figures.queues()} & own.keys() == {queue.queue_name, letters.queue_name})
+    found = {each.name: (each.kind, each.depth) for each in figures.destinations() if each.name in own}
+    assert found == {name: (None if depth is None else "queue", depth) for name, depth in own.items()}
 
 
 def test_every_queue_is_listed_with_its_depth(figures: Admin, connection: Connection, queue: Queue) -> None:

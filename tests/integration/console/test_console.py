@@ -306,7 +306,7 @@ def test_a_single_message_is_steered_in_a_browser(
     with connection.create_session(Session.SESSION_TRANSACTED) as session:
         consumer = session.create_consumer(queue)
         page.goto(f"{console.url}/consumers?find={queue.queue_name}")
-        page.get_by_role("row", name=queue.queue_name).get_by_text("kjms", exact=True).first.wait_for()
+        page.get_by_role("row", name=queue.queue_name).get_by_text(f"-{os.getpid()}").first.wait_for()
         for _ in range(10):
             take(consumer, 1)
             session.rollback()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
 
 from kjms import ConnectionFactory
-from kjms.engine.settings import OWNED, common_settings, consumer_settings, producer_settings
+from kjms.engine.settings import OWNED, admin_settings, common_settings, consumer_settings, producer_settings
 
 
 @pytest.mark.parametrize("name", sorted(OWNED))
@@ -24,6 +25,32 @@ def test_each_client_gets_what_is_meant_for_it() -> None:
     producer, consumer = producer_settings(common), consumer_settings(common, "group")
     assert [producer.get(name) for name in user] == [20, None, 5_000]
     assert [consumer.get(name) for name in user] == [None, 9_000, 5_000]
+
+
+@pytest.mark.parametrize(
+    ("started", "program"),
+    [
+        (["/opt/shop/worker.py"], "worker"),
+        (["/usr/bin/kjms"], "kjms"),
+        (["/lib/orders/__main__.py"], "orders"),
+        (["-c"], "python"),
+        ([""], "python"),
+        ([], "python"),
+        (["my shop\n.py"], "my-shop-"),
+    ],
+)
+def test_a_member_of_a_group_tells_its_program(
+    started: list[str], program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client.id names program, host and process, unless the user chooses one; that of other clients is kjms."""
+    monkeypatch.setattr("sys.argv", started)
+    common = common_settings("127.0.0.1:9", {}, None, None, lambda _error: None)
+    assert producer_settings(common)["client.id"] == admin_settings(common)["client.id"] == "kjms"
+    assert consumer_settings(common, None)["client.id"] == "kjms"
+    name = consumer_settings(common, "group")["client.id"]
+    assert re.fullmatch(rf"kjms-{program}-[\w.-]+-{os.getpid()}", name)
+    common = common_settings("127.0.0.1:9", {"client.id": "kjms"}, None, None, lambda _error: None)
+    assert consumer_settings(common, "group")["client.id"] == "kjms"
 
 
 def test_a_full_queue_of_records_is_soon_filled_again() -> None:
