@@ -320,7 +320,7 @@ class ClusterFigures(AutoCloseable):
                 warnings += (f"Cannot count the messages that wait in queue {name}: {backlog}",)
             if is_queue and noted.get(topic) == Topic.scheme:
                 warnings += (
-                    f"{Queue(name)} has consumers, and the Kafka topic {topic!r} was made or used first as a topic:"
+                    f"{Queue(name)} has consumers, and the Kafka topic {topic!r} was made or consumed first as a topic:"
                     " use one kind for a name",
                 )
             counted = backlog if isinstance(backlog, Backlog) else None

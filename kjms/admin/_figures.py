@@ -197,7 +197,7 @@ class DestinationFigures:
 
     Attributes:
         name: The name of the queue or topic.
-        kind: ``queue`` if it is one that `Admin.queues` lists; ``topic`` if kjms made or used it first as one; else None.
+        kind: ``queue`` if `Admin.queues` lists it; ``topic`` if kjms made or consumed it first as one; else None.
         topic: The Kafka topic's name.
         partitions: Its partitions.
         depth: The unsettled messages of a queue; None if it is not a queue, or they were not counted.
@@ -205,7 +205,7 @@ class DestinationFigures:
         kept_up_to: Offsets that Kafka keeps: an upper bound of the messages.
         retention_ms: After how many milliseconds Kafka deletes messages; None: never.
         warnings: How Kafka may delete messages of a queue that were not received, why they were not counted, and that
-            the queue's Kafka topic was used first as a topic.
+            the queue's Kafka topic was consumed first as a topic.
     """
 
     name: str

@@ -15,7 +15,7 @@ from kjms.cli._terminal import columns, escaped, json_text
 DESCRIPTION: Final = """\
 List the cluster's Kafka topics as JMS destinations. KIND is 'queue' if kjms created the topic for a queue, a consumer
 has received from it as a queue, or it is the dead-letter queue of one; 'kjms queues' lists these. It is 'topic' if kjms
-made or used it first as a topic. Otherwise Kafka does not have this information, and KIND is '-'.
+made or consumed it first as a topic. Otherwise Kafka does not have this information, and KIND is '-'.
 
 WAITING is the number of messages of a queue that its consumers have not settled, without expired and delayed messages.
 The command reads these messages to count them; with --estimate, it reads nothing and shows an upper bound. KEPT is an

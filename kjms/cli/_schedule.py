@@ -216,7 +216,7 @@ def _list(connection: Connection, arguments: argparse.Namespace) -> int:
 
 
 def _topic(connection: Connection, named: Destination) -> str:
-    topic, _ = engine_of(connection).topic_of(named, connection._options, is_used=False)
+    topic, _ = engine_of(connection).topic_of(named, connection._options)
     return topic
 
 

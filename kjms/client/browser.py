@@ -42,7 +42,7 @@ class QueueBrowser(AutoCloseable):
         if isinstance(queue, TemporaryQueue):
             connection._engine.temporaries.check_owned(queue, connection._id)
         else:
-            connection._engine.topic_of(queue, connection._options, is_used=False)
+            connection._engine.topic_of(queue, connection._options)
         self._connection = connection
         self._queue = queue
         self._selector = selector

@@ -140,7 +140,7 @@ class ConnectionFactory(FactorySettings):
         redelivery: How often and when unsettled messages come again; a mapping, as in a file, is taken as well.
         destinations: Settings of single destinations, by their names, likewise.
         create_destinations: Whether a destination that does not exist is made when it is first used.
-        strict_kinds: Whether a queue is refused whose Kafka topic kjms made or used first as a topic, and a topic
+        strict_kinds: Whether a queue is refused whose Kafka topic kjms made or consumed first as a topic, and a topic
             likewise. If not, the log and exception listeners are told.
         partitions: Partitions of what is made. One gives total order, as a JMS broker does.
         replication_factor: Replicas of what is made, kjms's own topics included; None is the cluster's default.

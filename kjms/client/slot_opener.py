@@ -90,7 +90,7 @@ class SlotOpener:
             return self._engine.temporaries.open_shared(
                 (client_id, name), topic, client._id, (selector, bool(no_local)), chosen, self._wakeup
             )
-        kafka_topic, _ = self._engine.topic_of(topic, self._options)
+        kafka_topic, _ = self._engine.topic_of(topic, self._options, is_consumed=True)
         return self._engine.open_subscription(
             Identity(space, client_id, name),
             Terms(topic, kafka_topic, selector, bool(no_local), is_shared),

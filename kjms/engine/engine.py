@@ -309,13 +309,15 @@ class Engine:
 
     # Destinations.
 
-    def topic_of(self, destination: Destination, options: FactoryOptions, *, is_used: bool = True) -> tuple[str, int]:
+    def topic_of(
+        self, destination: Destination, options: FactoryOptions, *, is_consumed: bool = False
+    ) -> tuple[str, int]:
         """Return the Kafka topic of *destination* and its number of partitions; it is made where *options* say so.
 
         Args:
             destination: The destination.
             options: Of the factory.
-            is_used: Whether it is sent to or consumed, and not only looked at.
+            is_consumed: Whether it is consumed, and not only sent to or looked at.
 
         Raises:
             InvalidDestinationException: There is no such topic, the name cannot be one, it is temporary, or Kafka's or
@@ -327,8 +329,7 @@ class Engine:
         if isinstance(destination, Queue) and not self.topics.partitions(wanted.topic):
             wanted = self.wanted_topic(destination, options, like=_source_of(destination, options))
         topic, count = self._ensure(wanted)
-        if is_used or topic in self.topics.created:
-            self.kinds.use(topic, destination, is_strict=options.strict_kinds)
+        self.kinds.use(topic, destination, is_consumed=is_consumed, is_strict=options.strict_kinds)
         return topic, count
 
     def wanted_topic(self, destination: Destination, options: FactoryOptions, *, like: str = "") -> WantedTopic:
@@ -366,7 +367,7 @@ class Engine:
         wakeup: threading.Event,
     ) -> ConsumerSlot:
         """Return a slot for a consumer of *destination*: of the queue, or of the topic from where it stands now."""
-        topic, partitions = self.topic_of(destination, options)
+        topic, partitions = self.topic_of(destination, options, is_consumed=True)
         self._check_dead_letters(destination, topic, options)
         if isinstance(destination, Queue):
             return self.sources.open_queue_slot(destination, topic, options, selector, wakeup)
@@ -422,7 +423,7 @@ class Engine:
             InvalidDestinationException: There is no such queue, and it may not be created.
             JMSException: The broker does not answer.
         """
-        topic, _ = self.topic_of(queue, options, is_used=False)
+        topic, _ = self.topic_of(queue, options)
         group = queue_group(topic)
         self.sources.flush_queue(topic)
         return Browsing(

@@ -112,7 +112,7 @@ def _groups(
     else:
         for each in destinations:
             if type(each) is Queue:
-                topic, _ = engine.topic_of(each, options, is_used=False)
+                topic, _ = engine.topic_of(each, options)
                 yield each, topic, queue_group(topic), None, None
             elif type(each) is not Topic:
                 raise InvalidDestinationException(f"settlement exists for queues and topics, not for {shown(each)}")

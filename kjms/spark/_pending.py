@@ -84,7 +84,7 @@ def pending_records(
     with connected(factory, user, password) as connection:
         engine = engine_of(connection)
         for topic, queue in queues.items():
-            engine.topic_of(queue, options_of(factory), is_used=False)
+            engine.topic_of(queue, options_of(factory))
             for standing, low in engine.progress(queue, topic, group or queue_group(topic)):
                 found.append(_Part(standing, min(max(standing.state.committed_offset, low), standing.end)))
     own = [part for part in found if part.standing.topic in queues]

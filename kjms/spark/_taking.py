@@ -73,7 +73,7 @@ class Source:
                 self.topic = topic_of(factory, queue)
                 self.group = queue_group(self.topic)
                 self.told = str(queue)
-                engine_of(connection).topic_of(queue, options_of(factory))
+                engine_of(connection).topic_of(queue, options_of(factory), is_consumed=True)
             else:
                 raise InvalidDestinationException(f"a queue or a Subscription is consumed, not {shown(queue)}")
         self.struct = destination_struct(self.destination)

@@ -4,8 +4,8 @@ Kafka deletes a group's offsets some days after its last member left (``offsets.
 ``kjms.bookkeeping`` is compacted, so it keeps the newest copy. A record's key is the group, the topic and the
 partition, with line feeds between; its value is the committed offset, a space, and the commit's metadata. A key of an
 empty group and a topic says with its value, Kafka's id of that topic, that kjms made it, for a queue. With ``queue`` or
-``topic`` in the place of the partition, it says that kjms made or used the topic for that kind of destination first.
-All this is in partition 0, which is read whole.
+``topic`` in the place of the partition, it says that kjms made the topic for that kind of destination, or consumed it
+first as one. All this is in partition 0, which is read whole.
 
 Partition 1 has a record for each transaction that settles nothing. Of these, one alone is ever read, by its offset.
 """

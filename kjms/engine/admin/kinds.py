@@ -2,8 +2,8 @@
 
 Any Kafka topic can be used as a queue and as a topic, and some are on purpose. More often it is a mistake: consumers of
 ``queue://prices`` take the messages of ``topic://prices``, and dead-letter those that they cannot read. So the
-bookkeeping has a record of each topic's kind: the one that kjms made it for, or else used it for first. A program that
-uses it as the other kind is told once, or refused where its options say so.
+bookkeeping has a record of each topic's kind: the one that kjms made it for, or else consumed it as first. A program
+that uses it as the other kind is told once, or refused where its options say so.
 
 What is on record is read by a thread, for all destinations that came meanwhile, and only of topics that this process
 did not make itself: sending and receiving wait for nothing.
@@ -56,12 +56,14 @@ class DestinationKinds:
         """The thread that reads what is on record; None: nothing is to be read."""
         return self._thread
 
-    def use(self, topic: str, destination: Destination, *, is_strict: bool) -> None:
+    def use(self, topic: str, destination: Destination, *, is_consumed: bool, is_strict: bool) -> None:
         """Note that *destination* uses *topic*.
 
         Args:
             topic: The Kafka topic.
             destination: The destination.
+            is_consumed: Whether it is consumed. A program that only sends may not read the bookkeeping, as a rule: it
+                is told by what is known here, unless it is strict.
             is_strict: Whether to refuse it, and not only tell, where the topic is used as the other kind.
 
         Raises:
@@ -74,11 +76,13 @@ class DestinationKinds:
             return
         recorded = seen.get(kind) or next(filter(None, list(seen.values())), "")
         is_made_here = not recorded and topic in self._topics.created
+        if not (recorded or is_made_here or is_consumed or is_strict):
+            return
         seen[kind] = recorded = kind if is_made_here else recorded
         if not recorded and is_strict:
             with self._reading:
                 records = self._bookkeeping.kinds()
-            recorded = self._noted(topic, destination, records)
+            recorded = self._noted(topic, destination, records, is_kept=is_consumed)
         elif is_made_here or not recorded:
             self._later(topic, destination)
         if recorded and recorded != kind:
@@ -111,8 +115,15 @@ class DestinationKinds:
             except (JMSException, KafkaException) as error:  # it is a help, and no destination needs it
                 _log.debug("which kinds of destinations Kafka topics are used for is not known: %s", error)
 
-    def _noted(self, topic: str, destination: Destination, records: Mapping[str, Sequence[tuple[str, str]]]) -> str:
-        """Return the kind on record for *topic*; that of *destination* is put on record where there is none.
+    def _noted(
+        self,
+        topic: str,
+        destination: Destination,
+        records: Mapping[str, Sequence[tuple[str, str]]],
+        *,
+        is_kept: bool = True,
+    ) -> str:
+        """Return the kind on record for *topic*; where there is none, that of *destination*, which *is_kept* then.
 
         Raises:
             JMSException: The broker does not answer.
@@ -125,7 +136,8 @@ class DestinationKinds:
             recorded = kind_on_record(records.get(topic, ()), identity) or other
             if not recorded:
                 recorded = kind
-                self._bookkeeping.keep_kind(topic, kind, identity)
+                if is_kept:
+                    self._bookkeeping.keep_kind(topic, kind, identity)
             seen[kind] = recorded
         return recorded
 
@@ -158,7 +170,7 @@ def _text(topic: str, destination: Destination, recorded: str) -> str:
     other = Topic if recorded == Topic.scheme else Queue
     name = destination._name
     return (
-        f"{destination} and {other(name)} are one Kafka topic, {topic!r}, which kjms made or used first as a"
+        f"{destination} and {other(name)} are one Kafka topic, {topic!r}, which kjms made or consumed first as a"
         f" {recorded}: consumers of the queue take messages that are meant for the topic's subscribers. Use one kind"
         " for a name; where both are meant, ignore this (docs/configuration.md#one-kind-for-a-name)"
     )

@@ -127,7 +127,7 @@ class Survey:
             return {topic for topic, identity in made.items() if known.get(topic, "-") in {identity, "-"}}
 
     def kinds(self, there: Mapping[str, int]) -> dict[str, str]:
-        """Return the kind of destination, ``queue`` or ``topic``, that kjms made or used topics for first.
+        """Return the kind of destination, ``queue`` or ``topic``, that kjms made or first consumed topics as.
 
         Raises:
             JMSException: The broker does not answer.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import subprocess
 import sys
@@ -32,7 +33,7 @@ from kjms import (
 )
 from kjms.broker import LocalBroker
 from kjms.mapping.names import queue_group
-from kjms.testing.engine import consumer_statistics
+from kjms.testing.engine import consumer_statistics, statistics
 from tests.helpers import (
     WAIT_MS,
     Desk,
@@ -550,11 +551,19 @@ def test_a_wrong_kind_of_value_in_a_file_is_a_value_error(tmp_path: Path, line: 
 def test_a_restarted_reader_goes_on_where_it_was(kjms_broker: Any, topic: Topic, eventually: Eventually) -> None:
     """A subscription without a group whose reading failed repeats nothing that was received."""
     servers = kjms_broker.bootstrap_servers
-    with members(servers) as made, apart(servers) as connection:
+    with apart(servers) as connection, members(servers) as made:
+        connection.create_session().create_producer(topic)  # this makes it, so that nothing else is read for it
         consumer = connection.create_session().create_consumer(topic)
         send(connection, topic, "a", "b")
         assert texts(consumer, 2) == ["a", "b"]
-        (reading,) = [each for group in made.values() for each in group if topic.topic_name in str(each.assignment())]
+        eventually(lambda: "kjms-destinations" not in statistics(connection).threads)
+
+        def reads_topic(each: Any) -> bool:
+            with contextlib.suppress(RuntimeError):  # it was closed
+                return topic.topic_name in str(each.assignment())
+            return False
+
+        (reading,) = [each for group in made.values() for each in group if reads_topic(each)]
         before = sum(map(len, made.values()))
         reading.failure = RuntimeError("reading failed")
         eventually(lambda: sum(map(len, made.values())) > before)
