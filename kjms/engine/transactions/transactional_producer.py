@@ -98,6 +98,7 @@ class TransactionalProducer(Generic[Unit]):
         self._producer: ProducerPort | None = None
         self._log: ProducerLog | None = None  # of the producer that was opened last
         self._settling = CallThread(f"{transactional_id}-settling")
+        self._may_hang = True  # settling: where coordinators move from one broker to another
         self._commits = self._failures = 0  # transactions, ever
 
     def statistics(self) -> TransactionStatistics:
@@ -368,11 +369,16 @@ class TransactionalProducer(Generic[Unit]):
                 settler.done(planned, made[settler], settled[settler])
 
     def _settle_offsets(self, producer: ProducerPort, offsets: list[TopicPartition], group: Any) -> None:
-        """Send *offsets* to the transaction, in a thread that is left to the call where it does not return.
+        """Send *offsets* to the transaction, where there are several brokers in a thread that may be left to the call.
+
+        A single broker is its own successor: the call goes on when it is back.
 
         Raises:
             KafkaException: They were not taken, or there was no answer in time.
         """
+        if not self._may_hang:
+            producer.send_offsets_to_transaction(offsets, group, SETTLE_SECONDS)
+            return
         try:
             self._settling.call(
                 SETTLE_SECONDS + 1, producer.send_offsets_to_transaction, offsets, group, SETTLE_SECONDS
@@ -449,7 +455,8 @@ class TransactionalProducer(Generic[Unit]):
             KafkaException: Kafka does not let us, or no broker answers.
         """
         producer = open_producer(config)
-        producer.list_topics("", COMMIT_SECONDS)  # connects: else it may look for its coordinator 500 ms later
+        known = producer.list_topics("", COMMIT_SECONDS)  # connects: else it may look for its coordinator 500 ms later
+        self._may_hang = len(known.brokers) > 1
         producer.init_transactions(COMMIT_SECONDS)
         return producer
 

@@ -5,6 +5,7 @@ A real Kafka cannot be made to do this at a chosen moment; the in-memory one can
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -18,6 +19,7 @@ from kjms.testing import MemoryKafka
 from tests.helpers import (
     WAIT_MS,
     WAIT_SECONDS,
+    Desk,
     Eventually,
     Intercepted,
     dead_letter_queue,
@@ -229,7 +231,7 @@ def test_an_acknowledgement_that_kafka_refuses_raises(kafka: MemoryKafka, desk: 
 
 @pytest.mark.requirement("JMS-4.4.7-2", "JAK-commit-8")
 def test_a_settlement_that_never_returns_is_given_up(
-    desk: Any, queue: Queue, other_queue: Queue, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, other_queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit is made again by a new producer, and what returns late is refused; no thread is left after that."""
     monkeypatch.setattr(transactional_producer, "SETTLE_SECONDS", -0.9)  # and a second for the call to return
@@ -249,22 +251,24 @@ def test_a_settlement_that_never_returns_is_given_up(
                 outcomes.append(error.args[0])
 
     stuck = [True]
-    desk.send(queue, *"abc")
-    connection = desk.connect(is_apart=True)
-    with intercepted(desk.servers, producer=Stuck):
-        session = desk.transacted(connection)
-        consumer = session.create_consumer(queue)
-        assert desk.texts(consumer, 1) == ["a"]
-        desk.send(other_queue, "a", by=session)
-        session.commit()
-        assert desk.texts(consumer, 1) == ["b"]
-        may_return.set()
-        wait_for(lambda: bool(outcomes))
-        session.commit()
-    connection.close()
-    assert [outcome.code() for outcome in outcomes] == [KafkaError._FENCED]
-    assert desk.stored(other_queue) == ["a"]
-    assert desk.left(queue) == [("c", False, 1)]
+    with MemoryKafka(nodes=3) as kafka, contextlib.ExitStack() as stack:
+        desk = Desk(kafka.bootstrap_servers, stack)
+        desk.send(queue, *"abc")
+        connection = desk.connect(is_apart=True)
+        with intercepted(desk.servers, producer=Stuck):
+            session = desk.transacted(connection)
+            consumer = session.create_consumer(queue)
+            assert desk.texts(consumer, 1) == ["a"]
+            desk.send(other_queue, "a", by=session)
+            session.commit()
+            assert desk.texts(consumer, 1) == ["b"]
+            may_return.set()
+            wait_for(lambda: bool(outcomes))
+            session.commit()
+        connection.close()
+        assert [outcome.code() for outcome in outcomes] == [KafkaError._FENCED]
+        assert desk.stored(other_queue) == ["a"]
+        assert desk.left(queue) == [("c", False, 1)]
     wait_for(lambda: not [thread for thread in threading.enumerate() if thread.name.endswith("-settling")])
 
 
