@@ -21,6 +21,7 @@ from tests.simulation import threads
 
 PACKAGES: Final = ("engine", "client", "testing", "mapping", "message", "txn", "selector", "observe")
 SWITCHED: Final = ("kjms.engine", "kjms.client")  # where a run may switch between statements
+INTERRUPTS: Final = "kjms.engine.interrupts"  # its conditions and events rest on the insides of those of Python
 MARK: Final = "_simulated_statement"
 
 
@@ -73,6 +74,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
             tree = _Marker().visit(tree)
         module.__dict__["__builtins__"] = _builtins
         exec(compile(tree, self.path, "exec", dont_inherit=True), module.__dict__)
+        if self.name == INTERRUPTS:
+            module.__dict__.update(Condition=threads.Condition, Event=threads.Event)
 
 
 class _Finder(importlib.machinery.PathFinder):
