@@ -69,9 +69,8 @@ class QueueFigures(_Messages):
             messages do not count.
         depth_up_to: An upper bound of it: offsets that are not settled. Not each offset is a message.
         oldest: When the oldest of these messages was sent (JMSTimestamp); None if there is none.
-        in_flight: An upper bound of the messages that consumers have received and not settled; 0 if no process
-            consumes. The owner of a partition commits a limit that is up to 64 messages ahead of what it has
-            dispatched, and farther ahead while it dispatches many between two commits.
+        in_flight: The messages that consumers have received and not settled, as of the last commit; 0 if no process
+            consumes. Of processes with an older kjms it is an upper bound.
         delayed: Messages that wait for their time.
         overdue: Those messages of `delayed` whose time has come: no process serves them, or it is about to.
         overflow: Those messages of `depth` that are in the overflow topic.
@@ -144,7 +143,7 @@ class ConsumerFigures:
             ``kafka={"client.id": ...}`` says otherwise.
         host: The address from which it connects.
         partitions: The partitions of the Kafka topic that it holds; none: it gets messages by handover.
-        in_flight: An upper bound of the messages in these partitions, and in those of the overflow topic that belong to
+        in_flight: The messages in these partitions, and in those of the overflow topic that belong to
             them, that it has received and not settled, as of `QueueFigures`; None: it was not asked for, or could not
             be counted. Messages that it got by handover count for no process: Kafka does not say whose they are.
     """

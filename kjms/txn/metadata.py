@@ -220,10 +220,9 @@ def _numbers(state: State) -> tuple[list[int], list[int], list[int]]:
 def _told(state: State) -> list[int]:
     """Return what is written of what was dispatched."""
     assert state.held is not None
-    numbers = [1 + len(state.held)]
-    for runs in (state.held, state.possible, state.lent):
-        if runs is not state.held:
-            numbers.append(len(runs))
+    numbers: list[int] = []
+    for extra, runs in ((1, state.held), (0, state.possible), (0, state.lent)):
+        numbers.append(extra + len(runs))
         end = state.committed_offset
         for first, past in runs:
             numbers += first - end, past - first

@@ -170,7 +170,8 @@ class SettlementRestorer:
             place.partition,
             place.topic,
         )
-        return state._replace(dispatch_limit=max(_end(consumer, place), state.dispatch_limit))
+        limit = max(_end(consumer, place), state.dispatch_limit)
+        return state._replace(dispatch_limit=limit, held=None, possible=(), lent=())
 
 
 def kept_state(

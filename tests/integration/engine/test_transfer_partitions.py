@@ -75,7 +75,6 @@ def test_what_others_write_after_a_process_has_left_was_not_delivered(reader: An
     (partition,) = reader._handover.handover._transfers.open.values()
     settlement, overflow = partition.settlement, reader.relocations._overflow
     eventually(lambda: not (settlement.unsettled or settlement.is_dirty))
-    assert settlement.dispatch_limit > settlement.dispatched, "farther than what it delivered"
     reader.close()
     (known,) = overflow.topics.committed(overflow.group, [TopicPartition(partition.topic, partition.number)])
     state = read_state(known.metadata, known.offset)
@@ -90,7 +89,6 @@ def test_what_others_write_to_a_partition_that_was_released_was_not_delivered(
     (partition,) = transfers.open.values()
     settlement, overflow = partition.settlement, reader.relocations._overflow
     eventually(lambda: not (settlement.unsettled or settlement.is_dirty))
-    assert settlement.dispatch_limit > settlement.dispatched, "farther than what it delivered"
 
     def is_released() -> bool:
         transfers.close_idle(time.monotonic() + 60, is_needed=lambda: False)

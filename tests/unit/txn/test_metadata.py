@@ -14,6 +14,9 @@ from kjms.txn.metadata import (
     History,
     NewerStateError,
     State,
+    _bytes,
+    _numbers,
+    _read_numbers,
     is_foreign,
     owner,
     read_state,
@@ -37,7 +40,20 @@ def states(draw: st.DrawFn) -> State:
             max_size=20,
         )
     )
-    return State(committed_offset, committed_offset + draw(numbers), tuple(runs), end + draw(numbers), histories)
+    limit, known = committed_offset + draw(numbers), end + draw(numbers)
+    if draw(st.booleans()):
+        return State(committed_offset, limit, tuple(runs), known, histories)
+    lists = [draw(run_lists(committed_offset)) for _ in range(3)]
+    return State(committed_offset, limit, tuple(runs), known, histories, *lists)
+
+
+@st.composite
+def run_lists(draw: st.DrawFn, end: int) -> tuple[tuple[int, int], ...]:
+    runs = []
+    for gap, length in draw(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300)), max_size=5)):
+        runs.append((end + gap, end + gap + length))
+        end += gap + length
+    return tuple(runs)
 
 
 @given(states())
@@ -152,3 +168,38 @@ def test_a_stray_character_is_damage() -> None:
     text = write_state(State(0, 20, ((1, 2),), 9))
     with pytest.raises(DamagedStateError, match="settlement that cannot be read: "):
         read_state(f"{text[:-4]}*{text[-4:]}", 0)
+
+
+HELD = State(100, 190, ((100, 102), (105, 106)), 110, {100: History(2, 1)}, ((101, 102),), ((126, 190),), ((105, 106),))
+GOLDEN = [  # what stands in Kafka: the text, the committed offset, and what it says
+    ("kjms/1 topic engine pWgIAAgMBBAEACgE=", 100, State(100, 190, ((100, 102), (105, 106)), 110, {100: History(2, 1)})),
+    ("kjms/1 topic engine pQAAAAA==", 10, State(10, 74, (), 10)),
+    ("kjms/1 topic engine pQAAAAAABAQBAAA==", 10, State(10, 74, (), 10, {}, (), ((10, 74),), ())),
+    ("kjms/1 topic engine pWgIAAgMBBAEACgEAAgEBARpAAQUB", 100, HELD),
+]
+
+
+@pytest.mark.parametrize(("text", "offset", "state"), GOLDEN)
+def test_what_stands_in_kafka_keeps_its_meaning(text: str, offset: int, state: State) -> None:
+    """With the lists of what was dispatched, and without them, as former versions wrote it."""
+    assert write_state(state, "topic", "engine") == text
+    assert read_state(text, offset) == state
+
+
+@given(states())
+def test_a_reader_that_does_not_know_the_lists_reads_all_the_rest(state: State) -> None:
+    """They follow everything else: it takes each unsettled message below the dispatch limit for possibly delivered."""
+    without = state._replace(held=None, possible=(), lent=())
+    long, short = (list(_read_numbers(b"".join(map(_bytes, _numbers(each))))) for each in (state, without))
+    has_failed = any(history.failed for history in state.histories.values())
+    assert long[: len(short)] == short
+    assert state.held is None or has_failed or long[len(short)] == 0, "no delivery failed, says an older reader"
+
+
+def test_nothing_of_the_lists_is_beyond_the_end_of_the_log() -> None:
+    """The topic may have been made again."""
+    cut = HELD.within(130)
+    assert (cut.held, cut.possible, cut.lent) == (((101, 102),), ((126, 130),), ((105, 106),))
+    assert HELD.within(103).possible == ()
+    assert [offset for offset in range(100, 200) if HELD.is_in_flight(offset)] == [101, 105]
+    assert State(5, 9).in_flight == ((5, 9),), "an older writer tells a limit alone"
