@@ -172,7 +172,7 @@ def test_a_stray_character_is_damage() -> None:
 
 HELD = State(100, 190, ((100, 102), (105, 106)), 110, {100: History(2, 1)}, ((101, 102),), ((126, 190),), ((105, 106),))
 GOLDEN = [  # what stands in Kafka: the text, the committed offset, and what it says
-    ("kjms/1 topic engine pWgIAAgMBBAEACgE=", 100, State(100, 190, ((100, 102), (105, 106)), 110, {100: History(2, 1)})),
+    ("kjms/1 topic engine pWgIAAgMBBAEACgE=", 100, HELD._replace(held=None, possible=(), lent=())),
     ("kjms/1 topic engine pQAAAAA==", 10, State(10, 74, (), 10)),
     ("kjms/1 topic engine pQAAAAAABAQBAAA==", 10, State(10, 74, (), 10, {}, (), ((10, 74),), ())),
     ("kjms/1 topic engine pWgIAAgMBBAEACgEAAgEBARpAAQUB", 100, HELD),
