@@ -6,21 +6,28 @@ Two connections with different Kafka settings have engines of their own, and so 
 from __future__ import annotations
 
 import functools
+import logging
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from kjms import Connection, Message, MessageConsumer, Queue, Session, Topic
+from kjms.engine.handover.peers import write_interest
+from kjms.engine.kafka import open_producer
+from kjms.mapping.names import handover, interest, queue_group
 from kjms.testing.engine import consumer_statistics, tuned
 from tests.helpers import (
     NOTHING_MS,
     WAIT_MS,
+    WAIT_SECONDS,
     Busy,
     Desk,
     Eventually,
     consume,
     owner_of,
+    partitions,
     send,
     text,
     texts,
@@ -301,3 +308,26 @@ def test_a_group_stays_together_elsewhere(process: Process, queue: Queue) -> Non
     for name, entries in got.items():
         assert [entry for _, entry in entries] == list(range(int(name[-1]), 20, 2))
         assert len({number for number, _ in entries}) == 1
+
+
+def test_forged_claims_make_no_more_partitions_than_members_need(
+    process: Process, queue: Queue, kafka: Any, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However much a record claims: the handover topic gets two partitions for each member of the group at the most."""
+    home = process()
+    owner_of(home, queue, "kind = 'first'")
+    others = [consume(process(), queue, "kind = 'second'")]
+    send(home, queue, "a", properties={"kind": "second"})
+    assert text(others[0].receive(WAIT_MS)) == "a"
+    producer = open_producer({"bootstrap.servers": kafka.bootstrap_servers})
+    claim = {"lease": 600, "partition": 0, "partitions": [*range(1_000)]}
+    producer.produce(interest(queue.queue_name, queue_group(queue.queue_name)), write_interest("forger", claim))
+    assert producer.flush(WAIT_SECONDS) == 0
+    topic = handover(queue.queue_name, queue_group(queue.queue_name))
+    assert partitions(kafka.bootstrap_servers, topic) == 4
+    with caplog.at_level(logging.WARNING, "kjms.handover"):
+        others += [consume(process(), queue, f"kind = '{kind}'") for kind in ("third", "fourth")]
+        for consumer in others[1:]:
+            consumer.message_listener = lambda message: None
+        eventually(lambda: f"{topic}: other processes claim all 8 partitions" in caplog.text)
+    assert partitions(kafka.bootstrap_servers, topic) == 8

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from kjms.engine.kafka import KafkaException, jms_error
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping.names import handover, interest, overflow, transactional_ids
@@ -168,6 +169,20 @@ class Overflow:
             JMSException: The broker refuses the request.
         """
         self.topics.grow(topic, partitions)
+
+    def members(self) -> int:
+        """Return how many members the group has now.
+
+        Raises:
+            JMSException: The broker did not answer, or refused.
+        """
+        answers = self.topics.coordinators.ask(
+            lambda admin, timeout: admin.describe_consumer_groups([self.group], request_timeout=timeout)
+        )
+        try:
+            return len(answers[self.group].result().members)
+        except KafkaException as error:
+            raise jms_error(error, f"describe group {self.group!r}", to="Describe", group=self.group) from error
 
     def ensure_handover(self) -> None:
         """Make the topics through which processes hand messages to each other, where they are missing.

@@ -390,7 +390,7 @@ class Handover:
         transfers.withdraw_refused(now, self._interest.published_at)
         if transfers.number != NONE or self._starving(now) < REQUEST_DELAY_SECONDS:
             return
-        free = transfers.find_free()
+        free = transfers.find_free(now)
         if free:
             with self._lock:
                 transfers.claim(free, now)

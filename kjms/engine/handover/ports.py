@@ -30,6 +30,9 @@ class Topics(Protocol):
     def source_partitions(self) -> int:
         """Return how many partitions the queue's own topic has now."""
 
+    def members(self) -> int:
+        """Return how many members the group has now."""
+
     def ensure_handover(self) -> None:
         """Create the topics of the handover where they are missing."""
 

@@ -24,7 +24,8 @@ _log = logging.getLogger("kjms.handover")
 LOOK_SECONDS: Final = 1.0  # between looks whether others have begun to hand over
 REQUEST_DELAY_SECONDS: Final = 0.1  # a consumer waits that long before other processes are asked for messages
 FIRST_HANDOVER_DELAY_SECONDS: Final = 0.5  # the same before the topics are created: a group's first member gets all
-COUNT_SECONDS: Final = 10.0  # between looks how many partitions the queue has
+COUNT_SECONDS: Final = 10.0  # between looks how many partitions the queue has, or how many members its group
+MOST_FOR_EACH: Final = 2  # transfer partitions for each member: its own, and that of the process that was there before
 ACTIVE_SECONDS: Final = 3.0  # since the last message
 EMPTY_SECONDS: Final = 5.0  # until an empty transfer partition is released that its holder does not need
 ADOPTED_EMPTY_SECONDS: Final = 2.0  # the same of one that was adopted
@@ -48,6 +49,9 @@ class HandoverTopics:
         self._looked_at = -LOOK_SECONDS * 100
         self._is_looked_for = False  # whether the broker has answered once, and lets this user look
         self._counted_at = 0.0
+        self._full_since = 0.0  # when the first of the last looks found no partition free
+        self._full_at = 0.0  # when the last one did
+        self._has_warned = False
 
     def look(self, now: float, starvation: float, assigned: int) -> None:
         """Look for the topics; create them for consumers that have waited long where others have partitions.
@@ -84,10 +88,32 @@ class HandoverTopics:
         self.partitions = self._topics.topic_partitions(self._topics.handover)
         return self.partitions
 
-    def grow(self) -> int:
-        """Add transfer partitions; return how many there are then."""
-        self._topics.grow(self._topics.handover, self.partitions + max(1, self.partitions // 2))
-        return self.count()
+    def grow(self, now: float) -> int:
+        """Add transfer partitions where looks for some time, by *now*, found none free; return how many there are then.
+
+        Claims alone are no reason: a record in the interest topic can claim any number. Members of the group are one:
+        each needs a partition, and the process that it has replaced may still have a claim.
+        """
+        if now - self._full_at > LOOK_SECONDS:
+            self._full_since = now
+        self._full_at = now
+        if now - self._full_since < LOOK_SECONDS:
+            return self.partitions
+        members = self._topics.members()
+        wanted = min(self.partitions + max(1, self.partitions // 2), MOST_FOR_EACH * members)
+        if wanted > self.partitions:
+            self._full_since = now
+            self._topics.grow(self._topics.handover, wanted)
+            return self.count()
+        self._full_since = now + COUNT_SECONDS
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "%s: other processes claim all %d partitions, and the group has %d members, for which %d are enough;"
+                " a consumer waits for messages of other processes until a claim ends",
+                self._topics.handover, self.partitions, members, MOST_FOR_EACH * members,
+            )  # fmt: skip
+        return self.partitions
 
 
 class TransferPartitions:
@@ -154,9 +180,9 @@ class TransferPartitions:
         if not self.is_held and now - claimed_at > REQUEST_DELAY_SECONDS * 2:
             self.number = NONE
 
-    def find_free(self) -> list[int]:
-        """Return transfer partitions without a claim; they are created where there are none."""
-        return self._peers.free(self._topics.partitions) or self._peers.free(self._topics.grow())
+    def find_free(self, now: float) -> list[int]:
+        """Return transfer partitions without a claim; they are created where there are none for a while."""
+        return self._peers.free(self._topics.partitions) or self._peers.free(self._topics.grow(now))
 
     def claim(self, free: Sequence[int], now: float) -> None:
         """Claim one of *free*; the caller holds the lock, and publishes it."""
