@@ -13,7 +13,7 @@ import functools
 import inspect
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -51,6 +51,21 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
     asyncio.run(pyfuncitem.obj(**arguments))
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Let an interrupt that leaves its block fail its test alone: else it ends pytest, or one of its workers.
+
+    Only in modules with such blocks; elsewhere Ctrl-C is that of a person.
+    """
+    try:
+        return (yield)
+    except KeyboardInterrupt as interrupt:
+        module = getattr(item, "module", None)
+        if hasattr(module, "interrupted") or hasattr(module, "interrupted_at"):
+            raise AssertionError("an interrupt left the block that it was meant for") from interrupt
+        raise
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -344,14 +344,17 @@ def interrupted(seconds: float) -> Iterator[None]:
     """Interrupt what the main thread does in the block, as Ctrl-C does, after so much processor time of the process.
 
     The block never ends otherwise. The interrupt comes again in case that Python has ignored it, as in destructors; one
-    that comes before the block has begun, or after it has ended, is put off or forgotten.
+    that comes before the block has begun, or after it has ended, is put off or forgotten. Another thread may get the
+    signal, and Python learn of it, when the timer is long off.
     """
     is_over = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        if is_over:
+            return
         if frame is None or frame.f_code.co_filename not in {__file__, contextlib.__file__}:
             signal.default_int_handler(number, frame)  # raises in C, without an instance: not all libraries expect that
-        elif not is_over:
+        else:
             signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1)
 
     before = signal.signal(signal.SIGVTALRM, interrupt)
@@ -366,7 +369,9 @@ def interrupted(seconds: float) -> Iterator[None]:
         is_over = True
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         gc.enable()
-        signal.signal(signal.SIGVTALRM, before)
+        signal.signal(
+            signal.SIGVTALRM, signal.SIG_IGN if before is signal.SIG_DFL else before
+        )  # which ends the process
 
 
 @contextlib.contextmanager

@@ -6,10 +6,13 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import kjms
+from tests.conftest import pytest_runtest_call
 
 pytestmark = pytest.mark.xdist_group("source")  # one process reads the tests, once
 
@@ -178,3 +181,13 @@ def test_what_breaks_a_rule_is_found(body: str, why: str) -> None:
 def test_what_breaks_no_rule_is_not_found(body: str) -> None:
     """A test that can fail is left alone."""
     assert faults(f"def test_a(thing, eventually):\n{body}\n") == []
+
+
+@pytest.mark.parametrize(("name", "raised"), [("interrupted", AssertionError), ("other", KeyboardInterrupt)])
+def test_an_interrupt_fails_the_test_that_it_leaves(name: str, raised: type[BaseException]) -> None:
+    """It does not end the run, unless it is Ctrl-C of a person."""
+    item: Any = SimpleNamespace(module=SimpleNamespace(**{name: None}))
+    call = pytest_runtest_call(item)
+    next(call)
+    with pytest.raises(raised):
+        call.throw(KeyboardInterrupt())

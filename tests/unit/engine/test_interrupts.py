@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -48,3 +51,14 @@ def test_what_a_failed_call_names_is_found() -> None:
     error = SystemError("a call returned a result with an exception set")
     error.__cause__ = interrupt
     assert interrupt_behind(error) is interrupt
+
+
+def test_an_interrupt_that_comes_late_is_forgotten() -> None:
+    """A signal may arrive when its block is left: it neither raises elsewhere nor ends the process."""
+    handler: Any = None
+    with interrupted(0.001):
+        handler = signal.getsignal(signal.SIGVTALRM)
+        while True:
+            pass
+    handler(signal.SIGVTALRM, sys._getframe())
+    signal.raise_signal(signal.SIGVTALRM)
