@@ -156,6 +156,18 @@ def test_a_frame_becomes_messages(spark, kjms_factory, kjms_connection, kjms_que
     assert keys == {b"g"}
 
 
+def test_the_column_of_properties_has_properties_alone(spark):
+    """Names of header fields, of the delivery count and of kjms's own headers are not written from it."""
+    frame = spark.sql(
+        "SELECT 'a' AS text, map('b', 'c', 'n', '5', 'JMSXDeliveryCount', '7', 'JMSPriority', '9', 'kjms-to', 'x')"
+        " AS properties, map('n', 'int', 'JMSXDeliveryCount', 'int') AS propertyTypes"
+    )
+    (row,) = encode(frame).collect()
+    headers = {each["key"]: bytes(each["value"]) for each in row["headers"]}
+    headers.pop("JMSTimestamp")
+    assert headers == {"kjms": b"1;text;n=int", "b": b"c", "n": b"5"}
+
+
 def test_a_column_key_is_the_records_key(spark, kjms_factory, kjms_connection, kjms_queue):
     """A column `key` is the record's key, as in Spark's own sink; JMSXGroupID wins where a row has one."""
     consumer = kjms_connection.create_session().create_consumer(kjms_queue)
