@@ -160,6 +160,24 @@ def test_counting_reports_progress_which_may_end_it(figures: Admin, connection: 
         new.queues(estimate=True, progress=stop)
 
 
+def test_progress_counts_the_messages_of_the_queue_that_it_names(
+    figures: Admin, connection: Connection, queue: Queue
+) -> None:
+    """Where several queues are counted at once, too: each has its own figures."""
+    others = [Queue(f"{queue.queue_name}-{size}") for size in (1_500, 3_500)]
+    for other, size in zip(others, (1_500, 3_500), strict=True):
+        consume(connection, other).close()
+        send(connection, other, *map(str, range(size)))
+    seen: list[Progress] = []
+    figures.queues(progress=seen.append)
+    totals = {each.destination: each.total for each in seen if each.destination in map(str, others)}
+    assert totals == {
+        str(other): size for other, size in zip(others, (1_500, 3_500), strict=True) if str(other) in totals
+    }
+    assert totals
+    assert all(0 < each.done <= (each.total or 0) for each in seen)
+
+
 def test_the_oldest_message_is_the_one_sent_first(figures: Admin, connection: Connection, queue: Queue) -> None:
     """The time is its JMSTimestamp, and moves on when the message is settled."""
     session = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE)

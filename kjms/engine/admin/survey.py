@@ -50,7 +50,7 @@ _log = logging.getLogger("kjms.survey")
 BETWEEN: Final = 1_000  # messages between two calls of what takes progress
 
 OnLook: TypeAlias = "Callable[[int, int, str], object]"
-"""Called with how many messages were looked at, of how many at the most, and the destination of the last one."""
+"""Called with how many messages of a destination were looked at, of how many at the most, and the destination."""
 
 
 class _Found(NamedTuple):
@@ -333,16 +333,22 @@ class Survey:
                 if delay.position < end:
                     starts[place], ends[place] = delay.position, end
 
-        total = sum(ends[place] - start for place, start in starts.items())
         names = {topic: str(each.scope.destination) for each in found for topic, _ in each.states}
-        looked = 0
+        names.update({delayed(each.scope.topic): str(each.scope.destination) for each in found})
+        totals: Counter[str] = Counter()
+        for place, start in starts.items():
+            totals[names[place[0]]] += ends[place] - start
+        looked: Counter[str] = Counter()
+        count = 0
 
         def take(record: KafkaMessage) -> None:
-            nonlocal looked
+            nonlocal count
             place, offset = (record.topic() or "", record.partition() or 0), record.offset() or 0
-            looked += 1
-            if on_look is not None and looked % BETWEEN == 0:
-                on_look(min(looked, total), total, names.get(place[0], place[0]))
+            name = names[place[0]]
+            looked[name] += 1
+            count += 1
+            if on_look is not None and count % BETWEEN == 0:
+                on_look(min(looked[name], totals[name]), totals[name], name)
             if place in waiting:
                 self._take_delayed(self._delayed[place], offset, record)
                 return
