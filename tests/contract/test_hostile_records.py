@@ -195,6 +195,8 @@ def test_a_note_that_cannot_be_is_skipped(
     desk: Desk, forge: Forge, queue: Queue, word: bytes, value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Messages that wait for their time come at it."""
+    if word in (b"cancel", b"deliver") and value == NO_NOTES["later"]:
+        value = b"[-1]"  # a request may be about what is not there
     consumer = desk.session().create_consumer(queue)
     desk.send(queue, "later", delivery_delay=timedelta(milliseconds=300))
     log = delayed(queue.queue_name)
