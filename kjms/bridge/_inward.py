@@ -13,7 +13,7 @@ from kjms.bridge._peer_link import PeerLink
 from kjms.client.engine_access import engine_of
 from kjms.engine import Bridged, TooLargeError
 from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
-from kjms.mapping.amqp import decode
+from kjms.mapping.amqp import AmqpMessage, decode
 
 if TYPE_CHECKING:
     from kjms.bridge._peer_connection import InboundDelivery
@@ -78,7 +78,9 @@ class BridgeIn(Bridge):
             for delivery in deliveries:
                 known_by: object = delivery
                 try:
-                    message = decode(delivery.data, self._source, now_ms=now)
+                    source = AmqpMessage.decode(delivery.data)
+                    source.properties.to = self._source._name  # it moves, and has the address of its new place
+                    message = decode(source, self._source, now_ms=now)
                     message_id = message._message_id
                     known_by = message_id or delivery
                     if message_id is not None and not self._options.keep_repeats:

@@ -197,12 +197,12 @@ def test_what_expires_at_a_client_is_no_dead_letter(
     connection = process(expiry_queue=other_queue.queue_name if expiry_queue else None)
     with connection.create_session() as sender:
         producer = sender.create_producer(queue)
-        producer.send(TextMessage("expires"), time_to_live=50)
-        producer.send(TextMessage("undecodable"), time_to_live=WAIT_MS)
+        producer.send(TextMessage("expires"), time_to_live=10 * WAIT_MS)
+        producer.send(TextMessage("undecodable"), time_to_live=20 * WAIT_MS)
     session = brokered(connection)
     found = polled(session, session.create_consumer(queue), 2)
     expires = found[0][1].jms_expiration
-    wait_for(lambda: time.time_ns() // 1_000_000 > expires)
+    session._core._now_ms = lambda: expires + 1
     session.cannot_deliver([delivery for delivery, _ in found], "the client found it undeliverable")
     session.close()
     assert received(connection, Queue(f"{queue.queue_name}.dlq"), 1) == [("undecodable", 1)]
