@@ -36,7 +36,8 @@ def test_topics_have_three_replicas(three_brokers: LocalBroker, queue: Queue) ->
 def test_one_node_may_end_and_start_again(cluster: LocalBroker, queue: Queue, end: str) -> None:
     """The others have all messages and take more; the node comes back on its port."""
     addresses = cluster.bootstrap_servers
-    with ConnectionFactory(addresses).create_connection() as connection:
+    patient = ConnectionFactory(addresses, send_timeout=60_000)  # until the killed one's leaderships have moved
+    with patient.create_connection() as connection:
         connection.start()
         send(connection, queue, "before")
         getattr(cluster, end)(2)
