@@ -270,7 +270,7 @@ class Engine:
         self.temporaries.close()
         self.kinds.close(timeout)
         self.registry.close()
-        self.overflows.write_log()
+        self.overflows.finish()
         self.prompt.close()
         self.bulk.close()
         self.monitor.outage.close()

@@ -90,6 +90,7 @@ class Overflows:
         """Relocate what waits, for *seconds* at the most, and end; the rest stays where it was."""
         self._relocator.close(seconds)
 
-    def write_log(self) -> None:
-        """Write what is left for the log of redeliveries; a failure is logged."""
+    def finish(self) -> None:
+        """End what rebalances need, of which none comes any more, and write what is left for the log of redeliveries."""
+        self._sync_relocator.close(0)
         self._redelivery_log.write()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import threading
 from collections.abc import Callable
 
 import pytest
 
 from kjms import Connection, DestinationOptions, MessageConsumer, Queue, Session
+from kjms.testing import MemoryKafka
 from kjms.testing.engine import consumer_statistics
-from tests.helpers import Desk, Eventually, take
+from tests.helpers import Desk, Eventually, take, wait_for
 
 MESSAGES = 40
 
@@ -74,3 +77,19 @@ def test_what_a_session_gives_back_comes_again(
     assert sorted(int(message.text) for message in rest) == list(range(MESSAGES))
     texts = {message.text for message in have}
     assert {message.get_int_property("JMSXDeliveryCount") for message in rest if message.text in texts} == {3}
+
+
+@pytest.mark.requirement("JMS-4.3.5-6")
+def test_a_rebalance_leaves_no_thread(queue: Queue) -> None:
+    """Where coordinators can move, messages in flight are moved with a thread's help; it ends with the connection."""
+    two = {queue.queue_name: DestinationOptions(partitions=2, ordering="none")}
+    before = {*threading.enumerate()}
+    with MemoryKafka(nodes=3) as kafka, contextlib.ExitStack() as stack:
+        desk = Desk(kafka.bootstrap_servers, stack)
+        first, late = (desk.connect(is_apart=True, destinations=two) for _ in range(2))
+        desk.send(queue, *map(str, range(MESSAGES)), by=first.create_session())
+        consumer = first.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+        take(consumer, MESSAGES // 2)
+        other = late.create_session().create_consumer(queue)
+        wait_for(lambda: partitions(consumer) == partitions(other) == 1)
+    wait_for(lambda: {*threading.enumerate()} <= before)

@@ -2,6 +2,7 @@
 
 A plan is plain JSON, so that a failing one can be kept, read and shortened by hand:
 
+- ``nodes`` of the Kafka.
 - ``partitions``, ``prefetch``, ``delay`` (of redeliveries, ms), ``max_deliveries``, ``hand_over``, ``ordering``: as in
   the factory. ``is_topic``: a shared durable subscription of a topic takes the place of the queue.
 - ``processes``: each with ``name``, ``start`` (s), ``is_main`` (its first session runs in the main thread) and
@@ -35,6 +36,7 @@ MATCHES: Final[dict[str | None, Callable[[int], bool]]] = {
 }
 LOST_REQUESTS: Final = ("commit", "commit_transaction", "send_offsets", "produce", "committed", "init_transactions")
 SIMPLE: Final = {
+    "nodes": 1,
     "partitions": 1,
     "delay": 0,
     "max_deliveries": 1_000,
@@ -54,6 +56,7 @@ def drawn(seed: int, *, most_processes: int = 3, most_faults: int = 3) -> Plan:
     has_groups, has_priorities = r.random() < 0.4, r.random() < 0.3
     has_selectors = r.random() < 0.5 and not is_topic  # those of a subscription share its selector
     plan: Plan = {
+        "nodes": r.choice([1, 1, 3]),
         "partitions": r.choice([1, 1, 2, 3]),
         "prefetch": r.choice([1, 2, 5, 1_000]),
         "delay": r.choice([0, 0, 0, 300]),

@@ -393,7 +393,7 @@ class Run:
 
     def main(self) -> None:
         """Carry out the plan, let everything be consumed, close, and look at what is left."""
-        with MemoryKafka() as self.kafka:
+        with MemoryKafka(nodes=self.plan["nodes"]) as self.kafka:
             if self.plan["is_topic"]:  # the subscription is there before anything is sent
                 with self.factory("first").create_connection() as connection:
                     self.consumer(connection.create_session(AUTO), None)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,5 +60,5 @@ def test_an_interrupt_that_comes_late_is_forgotten() -> None:
         handler = signal.getsignal(signal.SIGVTALRM)
         while True:
             pass
-    handler(signal.SIGVTALRM, sys._getframe())
+    handler(signal.SIGVTALRM, inspect.currentframe())
     signal.raise_signal(signal.SIGVTALRM)

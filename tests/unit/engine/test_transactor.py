@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,8 +43,9 @@ class StuckProducer:
         self.reports.clear()
         return self.waiting
 
-    def list_topics(self, *_: object) -> None:
+    def list_topics(self, *_: object) -> SimpleNamespace:
         self.is_connected = True
+        return SimpleNamespace(brokers={1: "stuck.invalid:1"})
 
     def init_transactions(self, *_: object) -> None:
         assert self.is_connected  # else it may look for its coordinator half a second later

@@ -12,7 +12,7 @@ import pytest
 
 from kjms import Message, MessageConsumer, Queue, Session, SessionMode, TextMessage
 from kjms.client.jms_consumer import JMSConsumer
-from kjms.engine.engine import process_statistics
+from kjms.engine import process_statistics
 from kjms.engine.interrupts import Condition, Event
 from kjms.testing import MemoryKafka
 from tests.helpers import WAIT_MS, Desk, Intercepted, intercepted, interrupted_at, text, wait_for
