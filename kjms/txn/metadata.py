@@ -180,7 +180,13 @@ def write_state(state: State, topic_id: str = "-", engine: str = "-") -> str:
         payload = b"".join(map(_bytes, _numbers(state)))
     else:  # most commits, where each message is committed
         limit, known = state.dispatch_limit - state.committed_offset, state.known - state.committed_offset
-        payload = _bytes([max(limit, 0), 0, max(known, 0), 0, *((0, *_told(state)) if state.held is not None else ())])
+        numbers = [max(limit, 0), 0, max(known, 0), 0]
+        if state.held is not None and not state.held and not state.lent and len(state.possible) == 1:
+            ((first, past),) = state.possible
+            numbers += 0, 1, 1, first - state.committed_offset, past - first, 0
+        elif state.held is not None:
+            numbers += 0, *_told(state)
+        payload = _bytes(numbers)
     form = "p"
     if len(payload) > WORTH_DEFLATING:
         deflating = zlib.compressobj(*DEFLATING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from kjms.txn.metadata import History, Runs, State
@@ -109,7 +110,7 @@ class PartitionSettlement(Generic[T]):
         self.position = start
         self.dispatched = start
         self.free_from = self.dispatch_limit = -1 if state is None else state.dispatch_limit
-        self.granted: set[int] = set()
+        self.granted: AbstractSet[int] = NO_OFFSETS
         self.requests: set[int] = set()
         self.taken: set[int] = set()
         self.lent: set[int] = set()
@@ -323,7 +324,7 @@ class PartitionSettlement(Generic[T]):
         """
         (self.lent if is_lent else self.taken).add(offset)
         if self.granted:
-            self.granted.discard(offset)
+            self.granted -= {offset}
         if offset >= self.dispatched:
             self.dispatched = offset + 1
 
@@ -469,8 +470,13 @@ class PartitionSettlement(Generic[T]):
         runs: Sequence[tuple[int, int]] = Runs(begins, ends) if begins else []
         free_from = max(self.dispatched if start is None else start, committed_offset)
         limit = free_from if window is None else max(self.dispatched + window, free_from)
-        held, possible, lent = self._dispatched(window, settled, granted, (free_from, limit), committed_offset)
-        dispatch_limit = max([committed_offset, *(runs[-1][1] for runs in (held, possible, lent) if runs)])
+        free = free_from, limit
+        if self.taken or self.lent or granted or self._possible.firsts:
+            held, possible, lent = self._dispatched(window, settled, granted, free, committed_offset)
+            dispatch_limit = max([committed_offset, *(runs[-1][1] for runs in (held, possible, lent) if runs)])
+        else:  # as where each message is settled before the next one
+            held, possible, lent = [], [free] if free_from < limit else [], []
+            dispatch_limit = limit
         histories: dict[int, History] = {}
         if self._histories:
             # A message may be gone from the log before it is read again; its history stays behind the committed offset.
@@ -478,7 +484,7 @@ class PartitionSettlement(Generic[T]):
         return Snapshot(
             State(committed_offset, dispatch_limit, runs, max(top, committed_offset), histories, held, possible, lent),
             self.version,
-            (free_from, limit),
+            free,
             granted,
         )
 
@@ -536,15 +542,18 @@ class PartitionSettlement(Generic[T]):
         """
         self.free_from = max(self.free_from, snapshot.window[0])
         self.dispatch_limit = min(self.dispatch_limit, snapshot.window[1])
-        self.granted &= snapshot.granted
-        self.requests.clear()
+        if self.granted:
+            self.granted &= snapshot.granted
+        if self.requests:
+            self.requests.clear()
 
     def committed(self, snapshot: Snapshot) -> None:
         """Note that Kafka has *snapshot*."""
         self.committed_version = max(self.committed_version, snapshot.version)
         self.free_from, self.dispatch_limit = snapshot.window
-        self.requests -= snapshot.granted
-        self.granted = {offset for offset in snapshot.granted if offset not in self.taken and offset not in self.lent}
+        if snapshot.granted or self.granted:
+            self.requests -= snapshot.granted
+            self.granted = snapshot.granted - self.taken - self.lent
 
     @property
     def has_window(self) -> bool:

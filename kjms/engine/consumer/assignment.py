@@ -144,8 +144,10 @@ class Assignment:
             is_proof: Commit what is known already, too: it proves that the partitions are still this process's.
         """
         commits, too_large = [], []
-        self._look()
-        starts = self._dispatcher.batches.note_taken(is_single=len(self._partitions) == 1)
+        now, batches = self._clock(), self._dispatcher.batches
+        if self.is_slow or now - self._looked_at >= LOOK_SECONDS:
+            self._look(now)
+        starts = batches.note_taken(is_single=len(self._partitions) == 1) if batches.slots else {}
         window = 0 if self.is_slow else -1  # the latter: it is not known yet
         grants: dict[AssignedPartition, set[int]] | None = None
         for partition in self._partitions.values():
@@ -183,7 +185,8 @@ class Assignment:
                 too_large.append(partition)  # at a partition's end, too: what Kafka has is all that was promised
                 continue
             settlement.narrow(snapshot)  # what comes besides is dispatched after the commit
-            partition.dispatch_limit_moved(0 if is_last else window)
+            if partition.window != window or partition.extend_at > settlement.dispatch_limit:
+                partition.dispatch_limit_moved(0 if is_last else window)
             commits.append(
                 Commit(
                     partition,
@@ -207,9 +210,9 @@ class Assignment:
                 found.add(offset)
         return frozenset(found)
 
-    def _look(self) -> None:
+    def _look(self, now: float) -> None:
         """Look how long consumers work for a message."""
-        now, dispatcher = self._clock(), self._dispatcher
+        dispatcher = self._dispatcher
         taken = dispatcher.dispatched - len(dispatcher.batches)
         seconds, messages = now - self._looked_at, taken - self._taken
         if seconds < LOOK_SECONDS and messages < LOOK_MESSAGES:
@@ -245,8 +248,10 @@ class Assignment:
     def committed(self, commits: Iterable[Commit]) -> None:
         """Note that Kafka has *commits*."""
         for partition, snapshot, offset in commits:
-            partition.settlement.committed(snapshot)
-            partition.dispatch_limit_moved(partition.window)
+            settlement = partition.settlement
+            settlement.committed(snapshot)
+            partition.extend_at = settlement.dispatch_limit - (partition.window >> 1)  # as `dispatch_limit_moved` does
+            partition.refill_at = len(settlement.granted) + 1 >> 1
             partition.kept = offset
 
     def refused(self) -> bool:

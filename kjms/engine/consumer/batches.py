@@ -57,16 +57,17 @@ class Batches:
     Attributes:
         size: The same.
         priority: What arrives with a higher one goes before what is left of a batch.
+        slots: The consumers that may have something left of a batch.
     """
 
     def __init__(self, dispatcher: Dispatching, size: int) -> None:
         self._dispatcher = dispatcher
         self.size = size
         self.priority = HIGHEST_PRIORITY
-        self._slots: set[ConsumerSlot] = set()  # those that may have something left of a batch
+        self.slots: set[ConsumerSlot] = set()
 
     def __len__(self) -> int:
-        return sum(len(slot.batch) for slot in self._slots)
+        return sum(len(slot.batch) for slot in self.slots)
 
     def fill(self, slot: ConsumerSlot, queue: SelectorQueue[Delivery, ConsumerSlot], most: int | None = None) -> None:
         """Dispatch to *slot* what it will ask for next, where nothing but the order of the messages decides.
@@ -121,7 +122,7 @@ class Batches:
             if batch:
                 batch[-1].partition.settlement.advance(batch[-1].offset)
                 slot.given = list(batch)
-                self._slots.add(slot)
+                self.slots.add(slot)
                 self.priority = min(self.priority, -rank)
                 queue.size -= len(batch)
                 dispatcher.held -= len(batch)
@@ -149,7 +150,7 @@ class Batches:
             is_single: Whether all is of one partition.
         """
         starts: dict[AssignedPartition, int] = {}
-        for slot in self._slots:
+        for slot in self.slots:
             given = slot.given
             count = len(given) - len(slot.batch)  # the session may take one more meanwhile: it is told as left then
             for delivery in given[:count]:
@@ -162,17 +163,17 @@ class Batches:
 
     def recall(self) -> None:
         """Make ready again what is left of batches, each message in its old place."""
-        if not self._slots:
+        if not self.slots:
             return
         back: list[Delivery] = []
-        for slot in self._slots:
+        for slot in self.slots:
             while slot.batch:
                 try:
                     back.append(slot.batch.pop())
                 except IndexError:  # its session took the last one
                     break
         self.note_taken()
-        self._slots.clear()
+        self.slots.clear()
         self.priority = HIGHEST_PRIORITY
         dispatcher = self._dispatcher
         dispatcher.in_flight -= len(back)
