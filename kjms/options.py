@@ -428,6 +428,7 @@ _KINDS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "str": ((str,), "text"),
     "Ordering": ((str,), "'session' or 'none'"),
     "DeadLetterDetails": ((str,), "'message' or 'traceback'"),
+    "CountCrashes": ((str,), "'held' or 'last'"),
     "Mapping": ((Mapping,), "a mapping"),
     "RedeliveryPolicy": ((RedeliveryPolicy,), "a RedeliveryPolicy"),
     "DestinationOptions": ((DestinationOptions,), "a DestinationOptions"),
