@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from kjms.engine.interrupts import Condition, Event, interrupt_behind
     from kjms.engine.publisher import Publisher
     from kjms.engine.settings import (
+        CLIENT_ID,
         admin_settings,
         check_kafka,
         common_settings,
         consumer_settings,
         producer_settings,
+        program_name,
     )
     from kjms.engine.subscriptions.definitions import DURABLE, NON_DURABLE, Found, Identity, Space, Terms
     from kjms.engine.temporary.inbox_browsing import InboxLook
@@ -50,6 +52,7 @@ _MODULES = {
     "Backlog": "kjms.engine.admin.scopes",
     "Bridged": "kjms.engine.transactions.bridged",
     "Browsing": "kjms.engine.browsing",
+    "CLIENT_ID": "kjms.engine.settings",
     "COMMIT_SECONDS": "kjms.engine.consumer.client",
     "Callbacks": "kjms.engine.callback_threads",
     "Condition": "kjms.engine.interrupts",
@@ -98,9 +101,11 @@ _MODULES = {
     "interrupt_behind": "kjms.engine.interrupts",
     "process_statistics": "kjms.engine.engine",
     "producer_settings": "kjms.engine.settings",
+    "program_name": "kjms.engine.settings",
 }
 
 __all__ = [
+    "CLIENT_ID",
     "COMMIT_SECONDS",
     "DURABLE",
     "NEWER_SETTLEMENT",
@@ -154,6 +159,7 @@ __all__ = [
     "interrupt_behind",
     "process_statistics",
     "producer_settings",
+    "program_name",
 ]
 
 

@@ -91,6 +91,6 @@ class Overflows:
         self._relocator.close(seconds)
 
     def finish(self) -> None:
-        """End what rebalances need, of which none comes any more, and write what is left for the log of redeliveries."""
+        """End what rebalances need, of which none comes any more, and write the rest of the log of redeliveries."""
         self._sync_relocator.close(0)
         self._redelivery_log.write()

@@ -318,7 +318,7 @@ class MemoryAdmin(MemoryClient):
             members = [
                 MemberDescription(
                     member.id,
-                    member.consumer.client,
+                    member.consumer.client_id,
                     "/127.0.0.1",
                     MemberAssignment([TopicPartition(*place) for place in sorted(member.owned)]),
                 )

@@ -115,7 +115,7 @@ class MemoryConsumer(MemoryClient):
                 self._readings.events.append(event(error.code(), ("", 0), OFFSET_INVALID, text))
             return
         self._is_refused = False
-        self._member = Member(self, self.client, self._topics, self._session_timeout)
+        self._member = Member(self, self.client_id, self._topics, self._session_timeout)
         self._group.join(self._member)
 
     def unsubscribe(self) -> None:

@@ -58,6 +58,7 @@ class Consumer(Protocol):
     """What a member is to its group: told when its assignment changes."""
 
     client: str
+    client_id: str
 
     def hear(self, error: KafkaError) -> None:
         """Pass *error* to the error callback."""

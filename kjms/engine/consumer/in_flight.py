@@ -68,7 +68,10 @@ class InFlight:
             left = [each for each in deliveries if each.state is not DeliveryState.SETTLED]
             self._let_go([each for each in left if not each.partition.settlement.holds(each.offset)])
             raise
-        return [(partition, partition.settlement.version, count) for partition, count in counts.items()]
+        receipts: list[Receipt] = []
+        for partition, count in counts.items():
+            receipts.append((partition, partition.settlement.version, count))
+        return receipts
 
     def _let_go(self, deliveries: Sequence[Delivery]) -> None:
         """Note that no session has *deliveries* any more, which are settled."""

@@ -120,7 +120,7 @@ class TransactionalProducer(Generic[Unit]):
             if self._closing:
                 return False
             self._units.append(unit)
-            if self._thread is None:
+            if self._thread is None or self._thread.ident is None:  # an interrupt may come before it starts
                 self._thread = threading.Thread(target=self._run, name=self._id, daemon=True)
                 self._thread.start()
             self._changed.notify_all()

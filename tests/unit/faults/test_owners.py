@@ -266,10 +266,14 @@ def test_close_waits_until_the_last_message_is_committed(
         session = desk.session(connection=desk.connect(is_apart=True))
         consumer = session.create_consumer(queue)
         wait_for(is_ready(consumer, 1))
-    assert text(next(iter(consumer))) == "a"
-    gate.may_commit.clear()
+
+    def receive_and_close() -> None:  # the thread of a loop is the one whose close acknowledges its message
+        assert text(next(iter(consumer))) == "a"
+        gate.may_commit.clear()
+        session.close()
+
     with ThreadPoolExecutor(1) as pool:
-        closing = pool.submit(session.close)
+        closing = pool.submit(receive_and_close)
         with pytest.raises(FutureTimeoutError):
             closing.result(NOTHING_SECONDS)
         gate.may_commit.set()
