@@ -652,9 +652,9 @@ def owner_of(connection: Connection, queue: Queue, selector: str | None = None, 
 class Busy:
     """A listener that takes as long for each message as the test wants; on leaving the `with` block, no longer."""
 
-    def __init__(self, consumer: MessageConsumer) -> None:
+    def __init__(self, consumer: MessageConsumer, *, blocks: bool = False) -> None:
         self.got: list[str] = []
-        self.blocks = False
+        self.blocks = blocks
         self._is_over = threading.Event()
         consumer.message_listener = self._on_message
 
@@ -702,6 +702,7 @@ class Member(Intercepted):
         refusal: The error of each commit; None: commits go through.
         refused: Is set by the first commit that was refused.
         failure: Is raised by the next poll, once.
+        polls: How many polls there were.
     """
 
     def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
@@ -709,6 +710,7 @@ class Member(Intercepted):
         self.refusal: KafkaError | None = None
         self.refused = threading.Event()
         self.failure: Exception | None = None
+        self.polls = 0
         self._on_lost: Callable[[Any, list[TopicPartition]], None] | None = None
         self._losing: list[TopicPartition] = []
         self._has_lost = threading.Event()
@@ -725,6 +727,7 @@ class Member(Intercepted):
 
     def poll(self, timeout: float) -> Any:
         """Poll, as the client does."""
+        self.polls += 1
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure

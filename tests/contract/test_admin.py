@@ -388,8 +388,10 @@ def test_what_was_never_consumed_is_a_queue_everywhere_or_nowhere(
     send_with_length(connection, topic, *"ab")
     own = {queue.queue_name: 4, letters.queue_name: 1, topic.topic_name: None, other: None}
     wait_for(lambda: {each.name for each in figures.queues()} & own.keys() == {queue.queue_name, letters.queue_name})
+    wait_for(lambda: [each.kind for each in figures.destinations() if each.name == topic.topic_name] == ["topic"])
     found = {each.name: (each.kind, each.depth) for each in figures.destinations() if each.name in own}
-    assert found == {name: (None if depth is None else "queue", depth) for name, depth in own.items()}
+    kinds = {queue.queue_name: "queue", letters.queue_name: "queue", topic.topic_name: "topic", other: None}
+    assert found == {name: (kinds[name], depth) for name, depth in own.items()}
 
 
 def test_every_queue_is_listed_with_its_depth(figures: Admin, connection: Connection, queue: Queue) -> None:

@@ -115,7 +115,7 @@ def test_a_session_at_work_asks_again_for_what_waits_for_it(
     send(connection, queue, "1", group="g")
     if not listens:
         assert texts(first, 1) == ["1"]
-    with Busy(first) if listens else contextlib.nullcontext() as busy:
+    with Busy(first, blocks=True) if listens else contextlib.nullcontext() as busy:
         if busy is not None:
             eventually(lambda: busy.got == ["1"])
         second = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)

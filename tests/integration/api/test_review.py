@@ -35,6 +35,7 @@ from kjms.broker import LocalBroker
 from kjms.mapping.names import queue_group
 from kjms.testing.engine import consumer_statistics, statistics
 from tests.helpers import (
+    NOTHING_MS,
     WAIT_MS,
     Desk,
     Eventually,
@@ -705,14 +706,18 @@ def test_a_commit_that_waits_for_a_rebalance_does_not_keep_the_reader_from_polli
         consumer = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE).create_consumer(queue)
         eventually(lambda: consumer_statistics(consumer).ready and consumer_statistics(consumer).is_committed)
     (member,) = made[queue_group(queue.queue_name)]
-    member.refusal = KafkaError(KafkaError.REBALANCE_IN_PROGRESS)
     assert text(consumer.receive(WAIT_MS)) == "a"
+    member.refusal = KafkaError(KafkaError.REBALANCE_IN_PROGRESS)
     try:
-        assert member.refused.wait(20)
         send(connection, queue, "b")
-        assert text(consumer.receive(SOON)) == "b"
+        assert consumer.receive(NOTHING_MS) is None  # no commit permits it
+        assert member.refused.wait(20)
+        polls = member.polls
+        assert consumer.receive(NOTHING_MS) is None
+        assert member.polls > polls
     finally:
         member.refusal = None
+    assert text(consumer.receive(SOON)) == "b"
 
 
 @pytest.mark.slow

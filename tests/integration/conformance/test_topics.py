@@ -8,7 +8,7 @@ import pytest
 
 from kjms import JMSException, Topic
 from kjms.engine.kafka import open_admin
-from tests.helpers import WAIT_SECONDS, Desk, bounds, threads_of, topics
+from tests.helpers import WAIT_SECONDS, Desk, bounds, threads_of, topics, wait_for
 
 
 @pytest.mark.requirement("JMS-A.1.7-1")
@@ -19,6 +19,7 @@ def test_a_topic_without_subscribers_costs_little(desk: Desk, topic: Topic, kjms
     connection.exception_listener = told.append
     session = connection.create_session()
     producer = session.create_producer(topic)
+    wait_for(lambda: "kjms-destinations" not in threads_of(session, topic.topic_name))  # it notes the new topic's kind
     before = threads_of(session, topic.topic_name)
     for number in range(50):
         producer.send(session.create_text_message(str(number)))
