@@ -243,7 +243,7 @@ class LocalBroker:
         self._signal(node, signal.SIGSTOP)
 
     def resume(self, node: int | None = None) -> None:
-        """Have what stands still go on."""
+        """Have Kafka, or one *node* of it, continue after `pause`."""
         self._signal(node, signal.SIGCONT)
 
     def close(self) -> None:

@@ -226,7 +226,7 @@ class Node:
             os.kill(pid, number)
 
     def ask_to_end(self) -> None:
-        """Ask it to end in order, if it runs; one that stands still goes on, to do so."""
+        """Ask it to end in order, if it runs; one that stands still continues, to do so."""
         if self.pid is not None:
             self.signal(signal.SIGCONT)
             assert self._process is not None

@@ -141,7 +141,7 @@ class ConnectionFactory(FactorySettings):
         destinations: Settings of single destinations, by their names, likewise.
         create_destinations: Whether a destination that does not exist is made when it is first used.
         strict_kinds: Whether a queue is refused whose Kafka topic kjms made or consumed first as a topic, and a topic
-            likewise. If not, the log and exception listeners are told.
+            likewise. If not, the log and exception listeners receive a warning.
         partitions: Partitions of what is made. One gives total order, as a JMS broker does.
         replication_factor: Replicas of what is made, kjms's own topics included; None is the cluster's default.
         ordering: ``"session"`` keeps a session's messages to one destination in order; ``"none"`` spreads them.

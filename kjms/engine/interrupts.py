@@ -1,8 +1,8 @@
 """What Ctrl-C, and what other handlers of signals raise, must not break in the main thread.
 
 Where C calls Python, a signal's handler may raise: confluent-kafka takes that for a failure of its own and puts another
-error in its place, or lets Python do so. And Python's own conditions and events stay locked for ever if an interrupt
-comes when they have just been locked, which holds up each thread that uses them later.
+error in its place, or lets Python do so. And Python's own conditions and events stay locked without end if an
+interrupt comes when they have just been locked, which holds up each thread that uses them later.
 """
 
 from __future__ import annotations

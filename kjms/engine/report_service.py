@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IDLE_SECONDS", "REST_SECONDS", "ReportService"]
 
-IDLE_SECONDS: Final = 1.0  # so late the thread hears, with nothing to do, of errors that belong to no record
+IDLE_SECONDS: Final = 1.0  # so late the thread, with nothing to do, receives errors that belong to no record
 REST_SECONDS: Final = 0.05  # since a sender began to wait last: so long the thread leaves reports to senders
 
 

@@ -181,7 +181,8 @@ def producer_settings(common: Mapping[str, Any], **defaults: Any) -> dict[str, A
 def program_name() -> str:
     """Return the ``client.id`` of consumers in groups, which names program, host and process.
 
-    Kafka says nothing else of a member's program. The address that it has is that of a proxy or a container's host.
+    The broker reports nothing else about a member's program. The address that it has is that of a proxy or a
+    container's host.
     """
     started = Path(sys.argv[0] if sys.argv else "")
     program = started.parent.name if started.stem == "__main__" else started.stem  # ``python -m PACKAGE``

@@ -24,7 +24,7 @@ class Outcome(Enum):
     FAILED = 2
     REJECTED = 3
     UNDELIVERABLE = 4  # modified, undeliverable here
-    LOST = 5  # the client is gone without a word, and may have processed it
+    LOST = 5  # the client is gone unexpectedly, and may have processed it
     CUT_OFF = 6  # likewise, since the gateway ends
 
 
@@ -63,7 +63,7 @@ class LinkSource:
         self.limit = 0  # how many the client has asked for, since the link began
         self.dispatched = 0
         self.turn = 0  # rises with each message dispatched, and when it begins to wait for one
-        self.keeps_turn = False  # whether it was drained, and found too little: it has waited since its turn
+        self.keeps_turn = False  # whether it was drained, and found too little: it has waited since `turn` rose
         self.unsettled = 0
         self.window = Window()
         self.is_draining = False

@@ -64,7 +64,7 @@ class Cause(NamedTuple):
         destination: The destination that it came from.
         deliveries: How often it was delivered.
         failure: Headers that say how its last delivery failed.
-        details: Those that may be large, and are left out where the letter is too large with them.
+        details: Those that may be large, and are left out where the dead letter is too large with them.
     """
 
     text: str
@@ -80,7 +80,7 @@ def dead_letter(record: SourceRecord, cause: Cause, *, has_details: bool = True)
     Args:
         record: The message; all of it is kept.
         cause: Why it is one.
-        has_details: Whether the letter has the details; else it says that they are left out.
+        has_details: Whether the dead letter has the details; else it says that they are left out.
     """
     own = [header for header in record.headers() or () if header[0] not in OWN]
     headers: list[tuple[str, bytes | None]] = [(EXPIRATION if name == EXPIRES else name, data) for name, data in own]

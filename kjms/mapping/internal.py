@@ -1,7 +1,7 @@
 """Read records of kjms's own topics, where any program with the right to write may have written anything: pure.
 
 Each such record is read by a list of its members and what each may hold. A record is read as a whole or not at all:
-`MalformedError` says why not, and the reader goes on with the next one. No content of a record is in the reason.
+`MalformedError` says why not, and the reader continues with the next one. No content of a record is in the reason.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def test_a_lost_client_has_seen_what_it_was_sent(
 def test_a_gateway_that_ends_marks_what_it_has_sent(
     start_gateway: Callable[..., RunningGateway], here: Session, filled: str
 ) -> None:
-    """Programs may have processed what their gateway could not be told: it comes marked."""
+    """Programs may have processed messages and been unable to notify their gateway: such a message comes marked."""
     running = start_gateway()
     with Peer(running.port, filled) as peer:
         assert arrived(peer, peer.receiver(filled, 1), 1) == [("one", 0)]

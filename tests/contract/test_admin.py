@@ -367,7 +367,7 @@ def test_a_topic_that_was_made_again(kafka: Any, figures: Admin, kjms_factory: C
 
 
 def test_a_consumer_is_listed_with_its_program_host_and_process(kafka: Any, figures: Admin, queue: Queue) -> None:
-    """Programs that choose no client.id are told apart, also where all of them connect from one address."""
+    """Programs that choose no client.id are distinguished, also where all of them connect from one address."""
     with ConnectionFactory(kafka.bootstrap_servers).create_connection() as connection:
         connection.start()
         consume(connection, queue)

@@ -39,7 +39,7 @@ from tests.helpers import (
 
 
 class Interrupted(Intercepted):
-    """A consumer that is told what is committed, and then held up.
+    """A consumer that receives what is committed, and is then held up.
 
     Attributes:
         meanwhile: What happens before its program has the answer, once.

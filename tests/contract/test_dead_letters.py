@@ -293,7 +293,7 @@ class Beginner(Intercepted):
 def test_a_dead_letter_is_planned_before_its_transaction_begins(
     kafka: Any, queue: Queue, dead: Queue, eventually: Eventually
 ) -> None:
-    """The dead-letter queue is made before, too: an open transaction holds up all who read behind it."""
+    """The dead-letter queue is made before, too: an open transaction holds up all consumers that read behind it."""
     Beginner.there.clear()
     servers = kafka.bootstrap_servers
     with intercepted(servers, producer=Beginner), apart(servers, redelivery=ONCE) as connection:
@@ -326,7 +326,7 @@ def test_a_name_that_no_dead_letter_queue_can_have_is_told_when_the_consumer_ope
 def test_a_dead_letter_queue_of_smaller_messages_is_told_when_the_consumer_opens(
     kafka: Any, admin: AdminPort, queue: Queue, dead: Queue, eventually: Eventually
 ) -> None:
-    """The operator hears of it before the first message is too large; of one that takes as much, nothing is said."""
+    """The operator learns of it before the first message is too large; of one that takes as much, nothing is said."""
     for name, limit in ((queue.queue_name, "3000000"), (dead.queue_name, "2000000")):
         new = NewTopic(name, 1, 1, config={"max.message.bytes": limit})
         admin.create_topics([new], operation_timeout=10, request_timeout=10)[name].result()

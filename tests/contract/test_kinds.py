@@ -1,4 +1,4 @@
-"""A queue and a topic of one name are one Kafka topic: a program that takes one for the other is told, or refused."""
+"""A queue and a topic of one name are one Kafka topic: a program that takes one for the other is warned, or refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Open = Callable[..., tuple[Connection, list[JMSException]]]
 
 @pytest.fixture
 def program(kafka: Any, request: pytest.FixtureRequest) -> Iterator[Open]:
-    """A function that returns a connection as of another process, and what its exception listener is told."""
+    """A function that returns a connection as of another process, and what its exception listener receives."""
     with contextlib.ExitStack() as stack:
 
         def opened(**options: Any) -> tuple[Connection, list[JMSException]]:
@@ -51,7 +51,7 @@ def kinds(request: pytest.FixtureRequest, queue: Queue) -> tuple[Queue | Topic, 
 def test_a_program_that_consumes_the_other_kind_is_told_once(
     program: Open, kinds: tuple[Any, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its log and its exception listeners get one warning, however often the destination is opened; it may go on."""
+    """Its log and its exception listeners get one warning, however often the destination is opened; it may continue."""
     first, _ = program()
     send(first, kinds[0], "x")
     first.close()  # what was made is on record then
@@ -70,7 +70,7 @@ def test_a_program_that_consumes_the_other_kind_is_told_once(
 
 
 def test_the_same_kind_is_told_nothing(program: Open, kinds: tuple[Any, Any]) -> None:
-    """Neither the program that makes a destination is told anything, nor others that use it as what it is."""
+    """Neither the program that makes a destination receives a warning, nor do others that use it as what it is."""
     for _ in range(2):
         connection, told = program()
         send(connection, kinds[0], "x")
@@ -116,7 +116,7 @@ def test_a_strict_program_refuses_itself(program: Open, kinds: tuple[Any, Any]) 
 def test_a_topic_that_others_made_is_what_it_is_used_as_first(
     program: Open, kinds: tuple[Any, Any], admin: AdminPort
 ) -> None:
-    """Such a topic can be used as a queue and as a topic; the second use is told of the first."""
+    """Such a topic can be used as a queue and as a topic; the program with the second use is warned of the first."""
     name = kinds[0]._name
     admin.create_topics([NewTopic(name, 1, 1)], request_timeout=WAIT_SECONDS)[name].result()
     first, told = program()

@@ -48,7 +48,7 @@ def test_the_dead_letter_of_a_large_message_is_whole(
 def test_a_message_that_is_too_large_for_its_dead_letter_queue_stays(
     kafka: Any, admin: AdminPort, queue: Queue, dead: Queue, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing of it is dropped; the operator is told the sizes, once, and others go their way."""
+    """Nothing of it is dropped; the operator is notified of the sizes, once, and others go their way."""
     make(admin, queue, 5 * MB)
     make(admin, dead, MB)
     heard: list[JMSException] = []

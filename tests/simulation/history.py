@@ -63,7 +63,7 @@ class Call:
         process: The process that makes it.
         session: The session.
         begin: When it began.
-        timeout: How long it was told to wait, in seconds.
+        timeout: How long it is to wait, in seconds.
         end: When it ended; None: it has not.
         outcome: What is known of it.
         messages: Those that are sent, received, settled or given back.

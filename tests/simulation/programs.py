@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class Failed(Exception):
-    """The program's session cannot go on; the history says why."""
+    """The program's session cannot continue; the history says why."""
 
 
 class Receiver:
@@ -489,13 +489,12 @@ class Run:
 
     def is_missing(self, place: str, left: dict[str, int]) -> bool:
         """Return whether *place* should hold more than what was found."""
-        if place == "source":
-            settled = {name for call in self.history.calls if call.kind is Kind.SETTLE for name in call.messages}
-            sent = {
-                n for c in self.history.calls if c.kind is Kind.SEND and c.outcome is Outcome.DONE for n in c.messages
-            }
-            return bool(sent - settled - {*left})
-        if place == "dead":
-            return False
-        outputs = (text for call in self.history.calls if call.outcome is Outcome.DONE for text in call.outputs)
-        return any(not self.history.outputs[text] for text in outputs)
+        calls = self.history.calls
+        if place == "target":
+            outputs = (text for call in calls if call.outcome is Outcome.DONE for text in call.outputs)
+            return any(not self.history.outputs[text] for text in outputs)
+        settled = {name for call in calls if call.kind is Kind.SETTLE for name in call.messages}
+        sent = {
+            name for call in calls if call.kind is Kind.SEND and call.outcome is Outcome.DONE for name in call.messages
+        }
+        return bool(sent - settled - {*left, *self.history.dead})

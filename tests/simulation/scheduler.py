@@ -23,7 +23,7 @@ MASK: Final = (1 << 61) - 1
 
 
 class Broken(Exception):
-    """A run that cannot go on: a deadlock, a standstill, or a livelock."""
+    """A run that cannot continue: a deadlock, a standstill, or a livelock."""
 
 
 class Process:

@@ -82,7 +82,7 @@ def test_a_notification_wakes_a_waiting_thread(seed: int) -> None:
 
 
 def test_waits_end_at_their_deadlines() -> None:
-    """Conditions, events, queues, locks and joins wait as long as they were told, in virtual time."""
+    """Conditions, events, queues, locks and joins wait as long as requested, in virtual time."""
     seconds: list[int] = []
 
     def measure(wait: Callable[[], object]) -> None:

@@ -41,6 +41,7 @@ def test_new_plans() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_its_run() -> None:
     """The same seed gives the same digest in the same process, and in another one."""
     first, second = simulate("twice", "--seeds", "5:9"), simulate("twice", "--seeds", "5:9")
@@ -49,6 +50,7 @@ def test_a_seed_repeats_its_run() -> None:
     assert len({*re.findall(r"^\d+ (\d+)", first.stdout, flags=re.MULTILINE)}) == 4
 
 
+@pytest.mark.slow
 def test_a_failure_is_found_shown_and_made_smaller(tmp_path: Path) -> None:
     """A kjms that commits nothing is found by a seed, which shows the history again, and a smaller plan fails, too."""
     (mutation,) = (each for each in read() if each.name == "skipped commit")

@@ -1,6 +1,6 @@
 """Import kjms into a simulated world: unchanged source, with the threads, clocks and chance of `threads`.
 
-`install` puts an import hook in place. Modules of kjms get an ``__import__`` that hands out the modules of `threads`,
+`install` puts an import hook in place. Modules of kjms get an ``__import__`` that supplies the modules of `threads`,
 and a call before each statement of ``kjms.engine`` and ``kjms.client``, where a run may switch threads. The standard
 library and all other packages keep the real modules.
 """

@@ -74,7 +74,7 @@ class DeadLetterCheck:
     def _name_answered(self, wanted: WantedTopic, answer: Future[None]) -> None:
         error = answer.exception()
         if isinstance(error, KafkaException) and kafka_error(error).code() == KafkaError.TOPIC_EXCEPTION:
-            self._tell(wanted, f"Kafka refuses the topic name {wanted.topic!r}: {kafka_error(error).str()}")
+            self._tell(wanted, f"the broker refuses the topic name {wanted.topic!r}: {kafka_error(error).str()}")
 
     def _limit_answered(self, wanted: WantedTopic, limits: list[int], answer: Future[dict[str, Any]]) -> None:
         """Compare the limits of source and target, which come in this order."""

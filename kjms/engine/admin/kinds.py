@@ -3,7 +3,7 @@
 Any Kafka topic can be used as a queue and as a topic, and some are on purpose. More often it is a mistake: consumers of
 ``queue://prices`` take the messages of ``topic://prices``, and dead-letter those that they cannot read. So the
 bookkeeping has a record of each topic's kind: the one that kjms made it for, or else consumed it as first. A program
-that uses it as the other kind is told once, or refused where its options say so.
+that uses it as the other kind receives one warning, or is refused where its options say so.
 
 What is on record is read by a thread, for all destinations that came meanwhile, and only of topics that this process
 did not make itself: sending and receiving wait for nothing.
@@ -38,7 +38,7 @@ class DestinationKinds:
     Args:
         topics: Knows Kafka topics.
         bookkeeping: Has the records.
-        report: Called with what is told.
+        report: Called with each warning.
     """
 
     def __init__(self, topics: Topics, bookkeeping: Bookkeeping, report: Callable[[JMSException], None]) -> None:
@@ -63,7 +63,7 @@ class DestinationKinds:
             topic: The Kafka topic.
             destination: The destination.
             is_consumed: Whether it is consumed. A program that only sends may not read the bookkeeping, as a rule: it
-                is told by what is known here, unless it is strict.
+                receives a warning by what is known here, unless it is strict.
             is_strict: Whether to refuse it, and not only tell, where the topic is used as the other kind.
 
         Raises:

@@ -253,8 +253,8 @@ class Topics:
     def _describe(self, topics: Collection[str]) -> dict[str, list[TopicPartitionInfo]]:
         """Return the partitions of those of *topics* that exist.
 
-        A client that is asked for the metadata of a topic keeps its name, also one that does not exist, and goes on
-        asking the brokers for it: each destination has three such names. A description leaves nothing behind.
+        A client that is asked for the metadata of a topic keeps its name, also one that does not exist, and
+        continues to ask the brokers for it: each destination has three such names. A description leaves nothing behind.
         """
         if not topics:
             return {}

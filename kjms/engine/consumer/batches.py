@@ -152,7 +152,7 @@ class Batches:
         starts: dict[AssignedPartition, int] = {}
         for slot in self.slots:
             given = slot.given
-            count = len(given) - len(slot.batch)  # the session may take one more meanwhile: it is told as left then
+            count = len(given) - len(slot.batch)  # the session may take one more meanwhile: it counts as left then
             for delivery in given[:count]:
                 if delivery.state is DISPATCHED:
                     delivery.partition.settlement.dispatch(delivery.offset, is_lent=slot.is_lending)

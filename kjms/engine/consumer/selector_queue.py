@@ -60,17 +60,17 @@ class SelectorQueue(Generic[D, C]):
         is_sorted: Whether all that was put back is in its place.
         busy_since: Since when, as far as was looked, no consumer has waited; 0: one does, or did at the last look.
         is_withdrawn: Whether its consumers are so busy that other processes are to keep what it wants.
-        patience: For how many seconds what was handed over waits for consumers that do not ask, while others wait.
+        hold_seconds: For how many seconds what was handed over waits for consumers that do not ask, while others wait.
         rotation: Whether its consumers rotate.
     """
 
     __slots__ = (
         "_begun",
         "busy_since",
+        "hold_seconds",
         "is_sorted",
         "is_withdrawn",
         "levels",
-        "patience",
         "prune_at",
         "rotation",
         "selector",
@@ -92,7 +92,7 @@ class SelectorQueue(Generic[D, C]):
         self._begun = 0
         self.busy_since = 0.0
         self.is_withdrawn = False
-        self.patience = STUCK_SECONDS
+        self.hold_seconds = STUCK_SECONDS
         self.rotation = Rotation(self.slots, self.waiting, self.woken)
 
     def __iter__(self) -> Iterator[D]:
@@ -202,7 +202,7 @@ class SelectorQueue(Generic[D, C]):
     def is_idle(self, now: float) -> bool:
         """Whether each of its consumers has been busy for long, or has not asked for a message for long."""
         return not self.waiting and all(
-            0 < (slot.taken_at or slot.idle_since) <= now - (STUCK_SECONDS if slot.taken_at else self.patience)
+            0 < (slot.taken_at or slot.idle_since) <= now - (STUCK_SECONDS if slot.taken_at else self.hold_seconds)
             for slot in self.slots
         )
 
@@ -213,7 +213,7 @@ class SelectorQueue(Generic[D, C]):
         away before it asks again. So what is handed over next stays twice as long.
         """
         if not self.is_withdrawn and not self.is_stuck(now):
-            self.patience *= 2
+            self.hold_seconds *= 2
         self.is_withdrawn = True
 
     def wake_one(self) -> bool:

@@ -1,4 +1,4 @@
-"""Make calls that may never return in a thread of their own, so that the caller can go on without them."""
+"""Make calls that may never return in a thread of their own, so that the caller can continue without them."""
 
 from __future__ import annotations
 

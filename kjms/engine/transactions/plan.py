@@ -111,7 +111,8 @@ class DeadLetterMove(Move[Message]):
         target: Where it goes.
 
     Attributes:
-        has_details: Whether the letter has the details of its cause: it is written without them where it is too large.
+        has_details: Whether the dead letter has the details of its cause: it is written without them where it is
+            too large.
     """
 
     __slots__ = ("_cause", "has_details", "target")
@@ -123,7 +124,7 @@ class DeadLetterMove(Move[Message]):
         self.has_details = True
 
     def plan(self, topic: str) -> Copy:
-        """Return the letter, for the Kafka topic *topic*: it is what is written."""
+        """Return the dead letter, for the Kafka topic *topic*: it is what is written."""
         record = cast("Copied", self.delivery).record
         place = ANY_PARTITION if record.key() is not None else 0
         planned = Copy(topic, place, dead_letter(record, self._cause, has_details=self.has_details))

@@ -252,7 +252,7 @@ class Relocator(TransactionalProducer[Moves]):
             return False
         if move.shorten():
             return True
-        move.has_details = True  # after the letter without them, all is tried again
+        move.has_details = True  # after the dead letter without them, all is tried again
         return False
 
     def _put_back(self, settler: Settler[Any], moves: list[Move[Any]], error: Exception) -> None:

@@ -371,7 +371,7 @@ class TransactionalProducer(Generic[Unit]):
     def _settle_offsets(self, producer: ProducerPort, offsets: list[TopicPartition], group: Any) -> None:
         """Send *offsets* to the transaction, where there are several brokers in a thread that may be left to the call.
 
-        A single broker is its own successor: the call goes on when it is back.
+        A single broker is its own successor: the call continues when it is back.
 
         Raises:
             KafkaException: They were not taken, or there was no answer in time.

@@ -379,7 +379,7 @@ def test_a_listener_that_raises_gets_the_message_again(
 def test_no_exception_of_a_listener_ends_its_process_or_loses_its_message(
     factory: ConnectionFactory, shop: JMSContext, queue: Queue, error: BaseException, mode: int, *, is_async: bool
 ) -> None:
-    """`sys.exit` in a listener is a failure like others: marked, counted, a dead letter; the listener goes on."""
+    """`sys.exit` in a listener is a failure like others: marked, counted, a dead letter; the listener continues."""
     got: list[tuple[str, bool, int]] = []
 
     def work(message: Message) -> None:
@@ -410,7 +410,7 @@ def test_no_exception_of_a_listener_ends_its_process_or_loses_its_message(
 def test_ctrl_c_in_an_async_listener_ends_the_program_and_brings_its_message_again(
     factory: ConnectionFactory, shop: JMSContext, queue: Queue
 ) -> None:
-    """Where Ctrl-C can come, in the main thread, it goes on, once the message has gone back, marked and counted."""
+    """Where Ctrl-C can come, in the main thread, it propagates, once the message has gone back, marked and counted."""
 
     @listener(queue)
     async def pack(body: str) -> None:

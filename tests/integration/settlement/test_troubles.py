@@ -76,7 +76,7 @@ def test_a_dead_letter_queue_that_takes_nothing_holds_up_no_other(
 def test_a_name_that_equals_another_but_for_a_dot_is_told_when_the_consumer_opens(
     kjms_broker: Any, queue: Queue, eventually: Eventually
 ) -> None:
-    """Kafka refuses to make such a topic, and says so before the first message fails for the last time."""
+    """The broker refuses to make such a topic, and says so before the first message fails for the last time."""
     servers, name = kjms_broker.bootstrap_servers, f"{queue.queue_name}_dlq"
     admin = AdminClient({"bootstrap.servers": servers})
     admin.create_topics([NewTopic(name, 1)])[name].result()
@@ -85,7 +85,7 @@ def test_a_name_that_equals_another_but_for_a_dot_is_told_when_the_consumer_open
         connection.exception_listener = heard.append
         connection.create_session().create_consumer(queue)
         eventually(lambda: heard)
-    assert f"Kafka refuses the topic name '{queue.queue_name}.dlq'" in str(heard[0])
+    assert f"the broker refuses the topic name '{queue.queue_name}.dlq'" in str(heard[0])
     assert name in str(heard[0])
 
 

@@ -386,7 +386,7 @@ def unanswered(desk: Any, name: str) -> Iterator[threading.Event]:
                 self.inner.commit_transaction(*arguments)
                 return
             if is_committed.is_set():
-                time.sleep(12)  # longer than closing waits before it gives the answer up, and than a commit is asked for
+                time.sleep(12)  # longer than closing waits for the answer, and than a commit is asked for
             else:
                 self.inner.commit_transaction(*arguments)
             is_committed.set()

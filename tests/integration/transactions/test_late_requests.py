@@ -83,7 +83,7 @@ def test_a_late_request_of_a_commit_is_refused(
 
 @pytest.mark.requirement("JMS-4.4.7-2", "JAK-commit-8")
 def test_a_late_abort_is_refused(proxy: KafkaProxy, proxied_desk: Any, queue: Queue, other_queue: Queue) -> None:
-    """A transaction that Kafka refused to settle is made again: what it sends is there when its commit returns."""
+    """A transaction that the broker refused to settle is made again: what it sends is there when its commit returns."""
     desk = proxied_desk
     desk.send(queue, *"ab")
     codes: list[int] = []

@@ -156,7 +156,7 @@ def arrive(dispatcher: Dispatcher, partition: AssignedPartition, count: int, urg
 
 
 def test_slow_consumers_get_each_message_by_a_commit_and_nothing_ahead() -> None:
-    """A window that quick consumers had is taken back, and with it what is in batches; Kafka is told once."""
+    """A window that quick consumers had is taken back, and with it what is in batches; the broker is notified once."""
     now = [0.0]
     dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100, batch=10)
     assignment, (partition,) = assigned(1, lambda: now[0], dispatcher)

@@ -15,7 +15,7 @@ def threads(name: str) -> list[threading.Thread]:
 
 
 def test_calls_are_made_one_after_the_other_in_one_thread() -> None:
-    """Their arguments arrive, and what they raise is raised; the thread ends when it is told to."""
+    """Their arguments arrive, and what they raise is raised; the thread ends when it is asked to."""
     made: list[tuple[int, str]] = []
     calls = CallThread("calls in order")
 

@@ -279,7 +279,7 @@ class Polls(Intercepted):
 
 
 class Told:
-    """What is told that reports have come."""
+    """What is notified that reports have come."""
 
     def __init__(self) -> None:
         self.caught_up = threading.Event()
@@ -291,7 +291,7 @@ class Told:
 def test_an_idle_publisher_rests_until_something_is_to_be_done(
     kafka: MemoryKafka, desk: Desk, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records, waiting senders, sessions that want to be told, and the end wake its thread; time alone does not."""
+    """Records, waiting senders, sessions that want to be notified, and the end wake its thread; time alone does not."""
     monkeypatch.setattr(report_service, "IDLE_SECONDS", 3600.0)
     desk.send(queue, "the topic is made")
     with intercepted(kafka.bootstrap_servers, producer=Polls):

@@ -1,4 +1,4 @@
-"""What a process has no threads for, or no memory, is told when it connects, and nothing is left behind."""
+"""What a process has no threads for, or no memory, is reported when it connects, and nothing is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A send that Kafka has confirmed before the sending thread goes on."""
+"""A send that Kafka has confirmed before the sending thread continues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ seen: list[str | None] = []
 
 
 class Waiting(Intercepted):
-    """A producer whose caller goes on when the completion listener has been called."""
+    """A producer whose caller continues when the completion listener has been called."""
 
     def produce(self, *arguments: Any, **named: Any) -> None:
         """Send the record, and wait."""

@@ -201,7 +201,7 @@ def test_what_an_interrupted_call_leaves_goes_to_others(
 
 @pytest.mark.parametrize("entering", [True, False])
 def test_an_interrupted_condition_is_not_locked(*, entering: bool) -> None:
-    """Python's own stays locked where an interrupt comes when it has just been locked, and others wait for ever."""
+    """Python's own stays locked where an interrupt comes when it has just been locked, and others wait without end."""
     points = 0
     for number in itertools.count():
         event, condition = Event(), Condition()

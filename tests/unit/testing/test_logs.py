@@ -226,7 +226,7 @@ def test_names_that_differ_by_dots_and_underscores_alone_collide(clients: Any) -
 
 @pytest.mark.parametrize("name", [".", "..", "a b", "x" * 250])
 def test_a_name_that_no_topic_can_have_is_described_as_such(clients: Any, name: str) -> None:
-    """Who asks for it learns that it is not only missing."""
+    """A caller that asks for it learns that it is not only missing."""
     found = clients.admin.list_topics(name, timeout=SECONDS).topics[name]
     assert found.error.name() == "TOPIC_EXCEPTION"
 
