@@ -112,7 +112,9 @@ class DestinationKinds:
                         recorded = self._noted(topic, destination, records)
                         if recorded != destination.scheme:
                             self._tell(topic, destination, recorded)
-            except (JMSException, KafkaException) as error:  # it is a help, and no destination needs it
+            except Exception as error:  # it is a help, and no destination needs it
+                if not (self._is_closed or isinstance(error, (JMSException, KafkaException))):
+                    raise  # closing waits for a moment only: what this thread uses may be closed
                 _log.debug("which kinds of destinations Kafka topics are used for is not known: %s", error)
 
     def _noted(
