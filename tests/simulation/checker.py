@@ -378,7 +378,7 @@ def slow_calls(index: Index) -> Iterator[Anomaly]:
 def errors(index: Index) -> Iterator[Anomaly]:
     """In a calm run, no call raises."""
     for call in index.history.calls if index.history.rules.is_calm else ():
-        if call.error and (call.end or call.begin) < index.history.ended:  # at the end connections are closed under calls
+        if call.error and (call.end or call.begin) < index.history.ended:  # the end closes connections
             yield Anomaly("error", f"{call.what} of {call.session} raised {call.error}", call.messages)
 
 
