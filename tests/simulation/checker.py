@@ -242,7 +242,9 @@ def held_twice(index: Index) -> Iterator[Anomaly]:
         (name,) = stay.call.messages
         for other in everything[:number]:
             (other_name,) = other.call.messages
-            if other.until <= stay.at or other.call.session == stay.call.session:
+            # AUTO and DUPS_OK settle within the call: the next of the group may be delivered before the call returns.
+            at = stay.call.begin if stay.by is not None and stay.by.what == "implicit" else stay.at
+            if other.until <= stay.at or other.at > at or other.call.session == stay.call.session:
                 continue
             if other_name == name:
                 text = f"{name} came to {stay.call.session} while {other.call.session} had it"
