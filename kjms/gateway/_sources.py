@@ -288,7 +288,9 @@ class LinkSources:
             if is_flushed and transaction is None:
                 session.flush()
         elif outcome is Outcome.RELEASED:
-            if session.release(deliveries, source.number, is_limited=self._limits_releases):
+            # A client that rolls back releases what it has prefetched each time, and has processed none of it.
+            link = None if self._transactions.are_used else source.number
+            if session.release(deliveries, link, is_limited=self._limits_releases):
                 source.pauses_until = time.monotonic() + PAUSE_SECONDS
         elif outcome is Outcome.FAILED:
             session.fail(deliveries, cause)

@@ -25,17 +25,22 @@ class Transactions:
     Args:
         session: The session.
         max_size: How many bytes may be sent in a transaction.
+
+    Attributes:
+        are_used: Whether there was one: the client's session is transacted.
     """
 
     def __init__(self, session: BrokeredSession, max_size: int) -> None:
         self._session = session
         self._max_size = max_size
+        self.are_used = False
         self._open: dict[bytes, Transacted] = {}
         self._sizes: dict[bytes, int] = {}  # of what was sent in each of them
         self._rollback_only: dict[bytes, Exception] = {}  # why they cannot commit
 
     def begin(self, number: bytes) -> None:
         """Begin a transaction."""
+        self.are_used = True
         self._open[number] = self._session.begin()
 
     def find(self, number: bytes | None) -> Transacted | None:

@@ -193,7 +193,7 @@ def test_a_selector_that_takes_texts_for_numbers_is_told(
     with caplog.at_level(logging.WARNING, "kjms.consumer"):
         consumer, others = session.create_consumer(where, "n * 2 > 4"), session.create_consumer(where, "kind = 'x'")
         with session.create_producer(where) as producer:
-            for number in ["71", "72", 1, "many", None]:
+            for number in ["71000000001", "72000000001", 1, "many", None]:
                 message = session.create_text_message(str(number))
                 message.set_object_property("n", number)
                 producer.send(message)
@@ -205,7 +205,7 @@ def test_a_selector_that_takes_texts_for_numbers_is_told(
         assert consumer.receive_no_wait() is None
     (told,) = caplog.messages
     assert f"the selector n * 2 > 4 on {where} takes n for a number" in told
-    assert "71" not in told
+    assert "000000001" not in told
 
 
 def test_expired_messages_are_not_delivered(session: Session, queue: Queue) -> None:
