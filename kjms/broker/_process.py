@@ -43,11 +43,6 @@ class GuardedProcess:
             pass_fds=keep_open,
         )
 
-    @property
-    def guard_pid(self) -> int:
-        """The guard's process id."""
-        return self._guard.pid
-
     def has_guard(self) -> bool:
         """Tell whether the guard is there, ready to start a process."""
         return self._guard.poll() is None
