@@ -16,7 +16,7 @@ from kjms.engine.callback_threads import CallbackThreads
 from kjms.engine.delivery_reports import failure_of
 from kjms.engine.interrupts import interrupt_behind
 from kjms.engine.kafka import KafkaError, KafkaException, KafkaMessage, jms_error, kafka_error, open_producer
-from kjms.engine.report_service import ReportService
+from kjms.engine.report_service import IDLE_SECONDS, REST_SECONDS, ReportService
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException, ResourceAllocationException
 from kjms.mapping import KafkaRecord
@@ -222,6 +222,16 @@ class Publisher:
         except Empty:
             return None
 
+    def _reason_of(self, error: KafkaException) -> KafkaException:
+        """Return why a send was refused: behind a fatal *error*, what the thread is about to find in its next poll."""
+        if kafka_error(error).code() != KafkaError._FATAL:
+            return error
+        latest = time.monotonic() + IDLE_SECONDS
+        while self._fatal is None and time.monotonic() < latest:
+            self._service.call()
+            time.sleep(REST_SECONDS / 10)
+        return self._fatal or error
+
     def _yield(self) -> None:
         """Yield to the thread that serves delivery reports."""
         served = threading.Lock()
@@ -286,8 +296,7 @@ class Publisher:
             except BufferError:
                 self._wait_for_room(topic)
             except KafkaException as error:
-                why = error if self._fatal is None or kafka_error(error).code() != KafkaError._FATAL else self._fatal
-                raise _refused(why, topic) from error
+                raise _refused(self._reason_of(error), topic) from error
             except (TypeError, SystemError) as error:
                 interrupt = interrupt_behind(error)
                 if interrupt is None:

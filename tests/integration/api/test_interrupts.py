@@ -94,4 +94,5 @@ def test_an_interrupted_receive_or_acknowledge_holds_nothing_up(
     assert len(missing) <= ROUNDS * lost, missing
     with Admin(kjms_factory) as admin:
         assert admin.count(queue) == 0
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [each for each in warnings if not (lost and "is acknowledged, and was not returned" in each)] == []

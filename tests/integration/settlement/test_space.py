@@ -101,7 +101,8 @@ def test_a_topic_that_others_made_keeps_everything(kjms_broker: Any, queue: Queu
     """Only where the option says so is anything deleted from a Kafka topic that kjms did not make."""
     servers, topic = kjms_broker.bootstrap_servers, queue.queue_name
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(topic, 1)])[topic].result()
+    forever = {"retention.ms": "-1"}  # the records are old, and the broker looks for such at any time
+    admin.create_topics([NewTopic(topic, 1, config=forever)])[topic].result()
     producer = Producer({"bootstrap.servers": servers})
     for number in range(5):
         producer.produce(topic, str(number), timestamp=1_000)
