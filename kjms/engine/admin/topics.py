@@ -250,7 +250,7 @@ class Topics:
         """
         return {topic: len(partitions) for topic, partitions in self._describe(topics).items()}
 
-    def _describe(self, topics: Collection[str]) -> dict[str, list[TopicPartitionInfo]]:
+    def _describe(self, topics: Collection[str], *, is_again: bool = False) -> dict[str, list[TopicPartitionInfo]]:
         """Return the partitions of those of *topics* that exist.
 
         A client that is asked for the metadata of a topic keeps its name, also one that does not exist, and
@@ -265,6 +265,10 @@ class Topics:
                 try:
                     found[topic] = answer.result().partitions
                 except KafkaException as error:
+                    if kafka_error(error).code() == KafkaError._TIMED_OUT and not is_again:
+                        # It may have forgotten the brokers (`KEEP_BROKERS`): this has it find them.
+                        self.admin.list_topics(topic="", timeout=self._timeout)
+                        return self._describe(topics, is_again=True)
                     if kafka_error(error).code() not in ABSENT:
                         raise jms_error(
                             error, f"look up the Kafka topic {topic!r}", to="Describe", topic=topic
