@@ -66,6 +66,8 @@ NOT_READY: Final = frozenset(
 ABSENT: Final = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE}
 )
+# What librdkafka reports where no broker answers.
+UNREACHABLE: Final = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN})
 AGAIN_SECONDS: Final = 0.05  # between attempts
 ANSWER_SECONDS: Final = 2.0  # of what is not worth waiting for the send timeout
 MOST_MADE_AGAIN: Final = 1_000
@@ -144,6 +146,7 @@ class Topics:
         self.expected = ExpectedTopics(lambda: self.admin, self._timeout)
         self.coordinators = Coordinators(self._config, self._timeout, tuning)
         self._lock = threading.Lock()  # of what is made and then changed
+        self._replacing = threading.Lock()  # of the client
         self._creations = Together(self._create_all)
 
     @property
@@ -182,7 +185,7 @@ class Topics:
                 self.admin.list_topics(topic="", timeout=max(min(left, self._tuning.topic_attempt_seconds), 0.001))
             except KafkaException as error:
                 inner = kafka_error(error)
-                if inner.code() not in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}:
+                if inner.code() not in UNREACHABLE:
                     raise jms_error(error, f"connect to {self._servers}") from error
                 self.admin.poll(0)  # runs the error callback
                 why = last_error[-1] if last_error else None
@@ -205,7 +208,8 @@ class Topics:
 
         Threads that wait for an answer have an error with the code ``_DESTROY``.
         """
-        admin, self._admin = self._admin, None
+        with self._replacing:
+            admin, self._admin = self._admin, None
         if admin is not None:
             admin.give_up()
         self.coordinators.close()
@@ -266,8 +270,7 @@ class Topics:
                     found[topic] = answer.result().partitions
                 except KafkaException as error:
                     if kafka_error(error).code() == KafkaError._TIMED_OUT and not is_again:
-                        # It may have forgotten the brokers (`KEEP_BROKERS`): this has it find them.
-                        self.admin.list_topics(topic="", timeout=self._timeout)
+                        self._find_brokers()
                         return self._describe(topics, is_again=True)
                     if kafka_error(error).code() not in ABSENT:
                         raise jms_error(
@@ -278,6 +281,27 @@ class Topics:
         except KafkaException as error:
             raise jms_error(error, f"look up Kafka topics at {self._servers}") from error
         return found
+
+    def _find_brokers(self) -> None:
+        """Have a client that got no answer find the brokers again; replace one that cannot.
+
+        Where metadata named no broker, a client may miss the moment to ask the bootstrap servers (decision 038).
+
+        Raises:
+            KafkaException: The broker refuses.
+        """
+        admin = self._admin
+        try:
+            self.admin.list_topics(topic="", timeout=min(self._timeout, ANSWER_SECONDS))
+        except KafkaException as error:
+            why = kafka_error(error)
+            if why.code() not in UNREACHABLE:
+                raise
+            with self._replacing:
+                if admin is None or self._admin is not admin:
+                    return  # it is closed, or another thread was first
+                self._admin = open_answering(self._config)
+            admin.give_up(why)
 
     def refresh(self, topic: str) -> None:
         """Have the client ask for the leaders of *topic*, which exists: it keeps those that it knows.

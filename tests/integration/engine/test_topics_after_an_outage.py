@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from kjms import ConnectionFactory, Queue
 from kjms.broker import LocalBroker
+from kjms.engine.admin.answers import open_answering
 from kjms.engine.admin.topics import Topics
 from kjms.engine.settings import admin_settings, common_settings
 from tests.helpers import send, wait_for
@@ -50,3 +51,15 @@ def test_topics_are_looked_up_again_after_metadata_without_brokers(queue: Queue)
             wait_for(learned)
             topics.grow(queue.queue_name, 3 + hidden)
             assert topics.look_up(queue.queue_name) == 3 + hidden
+
+
+def test_a_client_that_finds_no_broker_any_more_is_replaced(queue: Queue, kjms_broker: LocalBroker) -> None:
+    """A client may miss the moment to ask the bootstrap servers (decision 038); here it has an address of nobody."""
+    settings = admin_settings(common_settings(kjms_broker.bootstrap_servers, {}, None, None, lambda _: None))
+    topics = Topics(settings, 1_000)
+    try:
+        topics.make(queue.queue_name, 2, None, {})
+        topics._admin = open_answering({**settings, "bootstrap.servers": "127.0.0.1:1"})
+        assert topics.look_up(queue.queue_name) == 2
+    finally:
+        topics.close()
