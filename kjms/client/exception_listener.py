@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from kjms.errors import JMSException, shown
+from kjms.engine.threads import start_thread
+from kjms.errors import JMSException, ResourceAllocationException, shown
 
 __all__ = ["ExceptionListener", "ExceptionReporter", "listener_methods"]
 
@@ -71,5 +72,5 @@ class ExceptionReporter:
             except Exception:
                 _log.exception("the exception listener of connection %d raised", self._number)
 
-        with contextlib.suppress(RuntimeError):  # the interpreter ends, and allows no more threads
-            threading.Thread(target=call, name=f"kjms-connection-{self._number}-exception", daemon=True).start()
+        with contextlib.suppress(ResourceAllocationException):  # the interpreter ends, perhaps
+            start_thread(call, f"kjms-connection-{self._number}-exception")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine import ConsumerSlot, Event
+from kjms.engine.threads import start_thread
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
@@ -84,10 +85,7 @@ class ListenerThread:
             before = self.listening
             self.listening = [each for each in list(self._consumers) if self._listener_of(each) is not None]
             if self.listening and self._thread is None and not self._is_ended:
-                self._thread = threading.Thread(
-                    target=self._run, name=f"kjms-session-{self._number}-delivery", daemon=True
-                )
-                self._thread.start()
+                self._thread = start_thread(self._run, f"kjms-session-{self._number}-delivery")
         self._wakeup.set()
         if is_replaced:
             with self._core.delivering:

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kjms.engine.threads import start_thread
+
 __all__ = ["CallbackThreads", "Callbacks"]
 
 SLOW_SECONDS: Final = 0.02  # so long others wait behind the callbacks of a session that has no thread of its own
@@ -121,8 +123,7 @@ class CallbackThreads:
     def _started(self, waiting: Sequence[Callbacks] = ()) -> _Thread:
         started = _Thread(self._lock)
         started.waiting.extend(waiting)
-        started.thread = threading.Thread(target=self._run, args=(started,), name=self._name, daemon=True)
-        started.thread.start()
+        started.thread = start_thread(self._run, self._name, started)
         return started
 
     def _run(self, own: _Thread) -> None:

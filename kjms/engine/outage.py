@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kjms.engine.interrupts import Event
+from kjms.engine.threads import start_thread
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
@@ -69,8 +70,7 @@ class OutageDetector:
             if self._closed.is_set() or (self._thread is not None and self._thread.is_alive()):
                 return
             self.suspicions += 1
-            self._thread = threading.Thread(target=self._find_out, args=(failure,), name=self._thread_name, daemon=True)
-            self._thread.start()
+            self._thread = start_thread(self._find_out, self._thread_name, failure)
 
     def _find_out(self, failure: JMSException) -> None:
         begin = time.monotonic()

@@ -17,6 +17,7 @@ from kjms.engine.delivery_reports import failure_of
 from kjms.engine.interrupts import interrupt_behind
 from kjms.engine.kafka import KafkaError, KafkaException, KafkaMessage, jms_error, kafka_error, open_producer
 from kjms.engine.report_service import IDLE_SECONDS, REST_SECONDS, ReportService
+from kjms.engine.threads import start_thread
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException, ResourceAllocationException
 from kjms.mapping import KafkaRecord
@@ -144,8 +145,7 @@ class Publisher:
         self._yielding: SimpleQueue[threading.Lock] = SimpleQueue()
         self._end = _End()
         self.callbacks = CallbackThreads(f"{thread_name}-listeners")
-        self._thread = threading.Thread(target=self._run, name=thread_name, daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, thread_name)
 
     @property
     def thread(self) -> threading.Thread | None:

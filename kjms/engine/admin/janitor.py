@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine.admin.claims import USE, Claims, resource
+from kjms.engine.threads import start_thread
 from kjms.errors import JMSException
 from kjms.mapping.names import is_inbox
 
@@ -44,8 +45,7 @@ class Janitor:
         self._topics = topics
         self._is_own = is_own
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="kjms-janitor", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, "kjms-janitor")
 
     @property
     def thread(self) -> threading.Thread | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from kjms.destinations import Destination, Queue, Topic
 from kjms.engine.kafka import KafkaException
+from kjms.engine.threads import start_thread
 from kjms.errors import InvalidDestinationException, JMSException
 
 if TYPE_CHECKING:
@@ -94,8 +95,7 @@ class DestinationKinds:
         with self._lock:
             self._pending.setdefault(topic, []).append(destination)
             if self._thread is None and not self._is_closed:
-                self._thread = threading.Thread(target=self._run, name="kjms-destinations", daemon=True)
-                self._thread.start()
+                self._thread = start_thread(self._run, "kjms-destinations")
 
     def _run(self) -> None:
         while True:

@@ -25,6 +25,7 @@ from kjms.engine.process import is_gone, this_process
 from kjms.engine.publisher import Publisher
 from kjms.engine.skipped import SkippedRecords
 from kjms.engine.statistics import RegistryStatistics
+from kjms.engine.threads import start_thread
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
@@ -347,10 +348,7 @@ class Registry:
             self._claims = Claims()
             self.name = uuid.uuid4().hex
             self._keys.expected.clear()
-            self._thread = threading.Thread(
-                target=self._run, args=(consumer, self._claims), name="kjms-registry", daemon=True
-            )
-        self._thread.start()
+            self._thread = start_thread(self._run, "kjms-registry", consumer, self._claims)
 
     def _run(self, consumer: ConsumerPort, claims: Claims) -> None:
         try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from kjms.engine.interrupts import Event
 from kjms.engine.kafka import IsolationLevel, KafkaException, OffsetSpec, TopicPartition, jms_error
 from kjms.engine.outage import level_of
+from kjms.engine.threads import start_thread
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
@@ -84,8 +85,7 @@ class RetentionCleaner:
         """Start the thread, unless it runs: there is something to write down, or to look after."""
         with self._lock:
             if self._thread is None and not self._closing.is_set():
-                self._thread = threading.Thread(target=self._run, name="kjms-retention", daemon=True)
-                self._thread.start()
+                self._thread = start_thread(self._run, "kjms-retention")
 
     def _run(self) -> None:
         due = 0.0

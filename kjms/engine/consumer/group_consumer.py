@@ -12,6 +12,8 @@ from kjms.engine.consumer.lifecycle import Event, State
 from kjms.engine.consumer.offset_committer import TICK_SECONDS
 from kjms.engine.kafka import ConsumerPort, KafkaException, KafkaMessage, jms_error, open_consumer
 from kjms.engine.outage import FULL_TIMEOUT, CloseTimeout
+from kjms.engine.threads import start_thread
+from kjms.errors import ResourceAllocationException
 
 if TYPE_CHECKING:
     from kjms.engine.consumer.access_denial import AccessDenial
@@ -107,6 +109,7 @@ class GroupConsumer:
 
         Raises:
             JMSException: librdkafka refuses a setting.
+            ResourceAllocationException: The process may have no more threads.
         """
         if self._lifecycle.state is not State.IDLE:
             return
@@ -115,8 +118,13 @@ class GroupConsumer:
         except KafkaException as error:
             raise jms_error(error, f"read {self._name}") from error
         self._lifecycle.apply(Event.START)
-        self.thread = threading.Thread(target=self._run, name=f"kjms-consumer-{self._name}", daemon=True)
-        self.thread.start()
+        try:
+            self.thread = start_thread(self._run, f"kjms-consumer-{self._name}")
+        except ResourceAllocationException:
+            self._client.consumer = None
+            self._lifecycle.apply(Event.LEAVE)
+            self._lifecycle.apply(Event.LEFT)
+            raise
 
     def begin_to_close(self) -> None:
         """Have the thread leave the group and end; messages in flight go to the next owner of their partitions."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from kjms.engine.consumer.client import COMMIT_SECONDS
 from kjms.engine.kafka import KafkaError, KafkaException, TopicPartition, jms_error, kafka_error
 from kjms.engine.outage import FULL_TIMEOUT, CloseTimeout
-from kjms.errors import JMSException
+from kjms.engine.threads import start_thread
+from kjms.errors import JMSException, ResourceAllocationException
 from kjms.txn.metadata import owner
 
 if TYPE_CHECKING:
@@ -274,10 +275,9 @@ class OffsetCommitter:
         assignment = self._assignment
         if not assignment.is_kept or self._is_durable(receipts):
             return
-        thread = threading.Thread(target=flush, name=f"kjms-consumer-{assignment.name}-last-commit", daemon=True)
         try:
-            thread.start()
-        except RuntimeError:  # the interpreter ends and allows no more threads: the consumer thread commits
+            thread = start_thread(flush, f"kjms-consumer-{assignment.name}-last-commit")
+        except ResourceAllocationException:  # the interpreter ends, perhaps: the consumer thread commits
             return
         if not timeout.join(thread, CLOSE_SECONDS + 1):
             failures.append(JMSException(f"acknowledge messages of {assignment.name}: the broker does not answer"))

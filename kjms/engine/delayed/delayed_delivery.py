@@ -32,6 +32,7 @@ from kjms.engine.kafka import (
 from kjms.engine.log_reading import UNTIL_END
 from kjms.engine.skipped import SkippedRecords
 from kjms.engine.statistics import DelayedStatistics
+from kjms.engine.threads import start_thread
 from kjms.engine.transactions.errors import AbortedError
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
@@ -95,8 +96,7 @@ class DelayedDelivery:
         self._partitions: dict[int, DelayedPartition] = {}
         self._membership = Membership()
         self._closing = Event()
-        self._thread = threading.Thread(target=self._run, name=f"kjms-schedule-{topic}", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, f"kjms-schedule-{topic}")
 
     def __repr__(self) -> str:
         held = sum(len(each.waiting) + len(each.periodic) for each in list(self._partitions.values()))

@@ -21,6 +21,7 @@ from kjms.engine.interrupts import Event
 from kjms.engine.outage import CloseTimeout, level_of
 from kjms.engine.skipped import SkippedRecords
 from kjms.engine.statistics import DelayedStatistics
+from kjms.engine.threads import start_thread
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping.names import delayed
@@ -154,8 +155,7 @@ class Schedule:
 
     def _begin(self) -> None:
         if self._thread is None and not self._is_closing:
-            self._thread = threading.Thread(target=self._run, name="kjms-schedule", daemon=True)
-            self._thread.start()
+            self._thread = start_thread(self._run, "kjms-schedule")
 
     def _run(self) -> None:
         while not self._is_closing:

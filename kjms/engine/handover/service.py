@@ -13,6 +13,7 @@ from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_
 from kjms.engine.outage import CloseTimeout, level_of
 from kjms.engine.settings import NEW_TOPIC
 from kjms.engine.skipped import SkippedRecords
+from kjms.engine.threads import start_thread
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
@@ -90,8 +91,7 @@ class HandoverService:
         with self._changed:
             self._members[member.interest_topic] = member
             if self._thread is None and not self._closing:
-                self._thread = threading.Thread(target=self._run, name="kjms-handover", daemon=True)
-                self._thread.start()
+                self._thread = start_thread(self._run, "kjms-handover")
             self._changed.notify()
 
     def wake(self) -> None:

@@ -42,6 +42,7 @@ from kjms.engine.subscriptions.definitions import (
     is_of_other_kind,
     owners,
 )
+from kjms.engine.threads import start_thread
 from kjms.errors import (
     IllegalStateException,
     InvalidClientIDException,
@@ -371,7 +372,7 @@ class Subscriptions:
         failure = JMSException(f"{LEASE_EXPIRED}, and has its place now")
         client = self._clients.pop(key, None)
         if client is not None:
-            _start("kjms-client-id-lost", lambda: client.on_lost(failure))
+            start_thread(lambda: client.on_lost(failure), "kjms-client-id-lost")
             return
         with self._lock:
             mine = next((s for s in self._open.values() if key in {s.use.key, s.definition.key}), None)
@@ -386,7 +387,7 @@ class Subscriptions:
                 on_lost(slot, failure)
             self.leave(list(mine.slots))
 
-        _start("kjms-subscription-lost", report)
+        start_thread(report, "kjms-subscription-lost")
 
     # Ending and finding.
 
@@ -506,7 +507,3 @@ def _check_mine(mine: Subscription, terms: Terms) -> None:
             f"{mine.identity} cannot be changed while messages from it are not acknowledged (JMS 2.0 §6.11.5)",
             IN_USE,
         )
-
-
-def _start(name: str, run: Callable[[], None]) -> None:
-    threading.Thread(target=run, name=name, daemon=True).start()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms.engine.interrupts import Condition
 from kjms.engine.kafka import ConsumerPort, TopicPartition, open_consumer
 from kjms.engine.log_reading import records
+from kjms.engine.threads import start_thread
 from kjms.errors import JMSException
 from kjms.mapping.temporary import addressed_to
 
@@ -55,8 +56,7 @@ class GapReader:
                 return
             self._behind[source] = None
             if self.thread is None:
-                self.thread = threading.Thread(target=self._read_all_again, name="kjms-inbox-again", daemon=True)
-                self.thread.start()
+                self.thread = start_thread(self._read_all_again, "kjms-inbox-again")
 
     def _read_all_again(self) -> None:
         consumer = open_consumer(self._config)

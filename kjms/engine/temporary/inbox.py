@@ -24,6 +24,7 @@ from kjms.engine.settings import NEW_TOPIC
 from kjms.engine.statistics import InboxStatistics
 from kjms.engine.temporary.gap_reader import GapReader
 from kjms.engine.temporary.inbox_retention import InboxRetention
+from kjms.engine.threads import start_thread
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping.temporary import MESSAGES, PARTITIONS, addressed_to
@@ -161,8 +162,7 @@ class Inbox:
             self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
         except KafkaException as error:
             raise jms_error(error, f"read the Kafka topic {topic!r}") from error
-        self._thread = threading.Thread(target=self._run, name="kjms-inbox", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, "kjms-inbox")
 
     def __repr__(self) -> str:
         return f"<Inbox {self.topic}: {len(self.entries)} temporary destinations, read to {self.positions.offsets}>"

@@ -23,6 +23,7 @@ from kjms.engine.temporary.inbox import Entry, Inbox
 from kjms.engine.temporary.inbox_browsing import InboxLook
 from kjms.engine.temporary.inbox_factory import InboxFactory
 from kjms.engine.temporary.inbox_source import InboxSource
+from kjms.engine.threads import start_thread
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.temporary import PARTITIONS, place_of, temporary_name
 
@@ -382,7 +383,7 @@ class Temporaries:
             self._factory.delete(inbox)
             self._report(JMSException(f"{LEASE_EXPIRED} and deleted its temporary destinations"))
 
-        threading.Thread(target=report, name="kjms-inbox-lost", daemon=True).start()
+        start_thread(report, "kjms-inbox-lost")
 
     def close(self) -> None:
         """Delete the inbox: the engine ends."""

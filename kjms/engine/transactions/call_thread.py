@@ -7,6 +7,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from kjms.engine.threads import start_thread
+
 __all__ = ["CallThread", "GivenUpError"]
 
 
@@ -40,8 +42,9 @@ class CallThread:
         """
         calls = self._calls
         if calls is None:
-            calls = self._calls = SimpleQueue()
-            threading.Thread(target=_run, args=(calls,), name=self._name, daemon=True).start()
+            calls = SimpleQueue()
+            start_thread(_run, self._name, calls)
+            self._calls = calls
         call = _Call(function, arguments, [], threading.Lock())
         call.returned.acquire()
         calls.put(call)

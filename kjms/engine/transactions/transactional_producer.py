@@ -23,6 +23,7 @@ from kjms.engine.kafka import (
 )
 from kjms.engine.settings import KEEP_BROKERS
 from kjms.engine.statistics import TransactionStatistics
+from kjms.engine.threads import start_thread
 from kjms.engine.transactions import plan
 from kjms.engine.transactions.call_thread import CallThread, GivenUpError
 from kjms.engine.transactions.errors import AbortedError, UnknownError
@@ -120,9 +121,8 @@ class TransactionalProducer(Generic[Unit]):
             if self._closing:
                 return False
             self._units.append(unit)
-            if self._thread is None or self._thread.ident is None:  # an interrupt may come before it starts
-                self._thread = threading.Thread(target=self._run, name=self._id, daemon=True)
-                self._thread.start()
+            if self._thread is None:
+                self._thread = start_thread(self._run, self._id)
             self._changed.notify_all()
             return True
 

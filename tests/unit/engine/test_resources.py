@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from kjms import ConnectionFactory, IllegalStateException, ResourceAllocationException
+from kjms import ConnectionFactory, IllegalStateException, Queue, ResourceAllocationException
 from kjms.engine.kafka import jms_error
+from tests.helpers import WAIT_MS
 
 
 @pytest.mark.parametrize("most", range(2))
@@ -39,6 +40,35 @@ def test_connecting_without_threads_is_refused_and_leaves_none(
         assert not thread.is_alive()
     with kjms_factory.create_connection() as connection:  # the next one finds nothing half made
         connection.start()
+
+
+@pytest.mark.parametrize("most", range(2))
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()], ids=repr)
+def test_a_consumer_without_a_thread_is_refused_and_the_next_one_receives(
+    kjms_factory: ConnectionFactory, queue: Queue, monkeypatch: pytest.MonkeyPatch, most: int, error: Exception
+) -> None:
+    """However many threads can still be started before the first that cannot."""
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def start_some(thread: threading.Thread) -> None:
+        if not thread.name.startswith(("kjms-consumer", "kjms-session")):
+            return start(thread)
+        if len(started) == most:
+            raise error
+        started.append(thread)
+        return start(thread)
+
+    with kjms_factory.create_connection() as connection, connection.create_session() as session:
+        connection.start()
+        with session.create_producer(queue) as producer:
+            producer.send(session.create_text_message("x"))
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", start_some)
+            with pytest.raises(ResourceAllocationException, match=r"start the thread .*no threads, left .*ulimit"):
+                session.create_consumer(queue).message_listener = lambda _message: None
+    assert len(started) == most
+    with kjms_factory.create_context() as context:
+        assert context.create_consumer(queue).receive_body(str, WAIT_MS) == "x"
 
 
 def test_librdkafkas_lack_of_threads_is_one_of_resources() -> None:
