@@ -34,9 +34,7 @@ AMQP = b"AMQP\x00\x01\x00\x00"
 # ---------------------------------------------------------------------------------------------------------- names
 
 
-@pytest.mark.requirement(
-    "AMQP-2.1-3", "AMQP-2.1-9", "AMQP-8.2-2", "AMQP-8.2-6"
-)  # fmt: skip
+@pytest.mark.requirement("AMQP-2.1-3", "AMQP-2.1-9", "AMQP-8.2-2")
 def test_a_client_id_in_use_is_refused(
     connect: Callable[..., JavaObject], kjms_factory: ConnectionFactory, kjms_destination_name: str
 ) -> None:

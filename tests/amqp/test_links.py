@@ -74,8 +74,8 @@ def test_closing_a_link_ends_its_subscription(gateway: Any, here: Session, kjms_
     connection.close()
 
 
-@pytest.mark.requirement("AMQP-8.9-5", "AMQP-8.9-6", "AMQP-8.1-8", "AMQP-8.6-8")
-def test_a_link_name_is_one_links(gateway: Any, kjms_destination_name: str) -> None:
+@pytest.mark.requirement("AMQP-8.9-5", "AMQP-8.9-6", "AMQP-8.1-8")
+def test_a_link_name_is_one_links(gateway: Any, here: Session, kjms_destination_name: str) -> None:
     """A link takes the place of one of its name that is the same, not of a global one if it is not, or the reverse."""
     name = kjms_destination_name
     with Peer(gateway.port, name) as peer:
@@ -93,6 +93,28 @@ def test_a_link_name_is_one_links(gateway: Any, kjms_destination_name: str) -> N
             getattr(third, end)()
             third = names.receiver(f"{name}|3", name, "topic", "shared")
             assert third.remote_condition is None
+
+
+@pytest.mark.requirement("AMQP-8.6-8")
+@pytest.mark.parametrize("end", ["close", "detach"])
+def test_a_shared_volatile_subscription_ends_with_its_last_link(
+    gateway: Any, here: Session, kjms_destination_name: str, end: str
+) -> None:
+    """Whether the link is closed or only detached: what is sent then reaches no link."""
+    name = kjms_destination_name
+    publisher = here.create_producer(Topic(name))
+    with Peer(gateway.port, name) as peer:
+        names = Names(peer)
+        link = names.receiver(name, name, "topic", "shared")
+        getattr(link, end)()
+        names.receiver("next", f"{name}-other", "topic")  # answered after that
+        publisher.send(TextMessage("between"))
+        again = names.receiver(name, name, "topic", "shared")
+        publisher.send(TextMessage("after"))
+        again.flow(10)
+        received = Received(peer, [again])
+        received.wait(1)
+        assert received.bodies == [["after"]]
 
 
 def test_links_without_subscription_are_stolen_too(gateway: Any, here: Session, kjms_destination_name: str) -> None:

@@ -42,7 +42,23 @@ def test_sharing_is_offered_asked_for_and_answered(gateway: Any, kjms_destinatio
         assert {str(each) for each in plain(link.remote_source.capabilities)} == kinds
 
 
-@pytest.mark.requirement("AMQP-7.1-2", "AMQP-8.1-3", "AMQP-8.2-1", "AMQP-8.3-5")
+@pytest.mark.requirement("AMQP-8.2-6")
+def test_a_shared_volatile_name_is_of_its_container(gateway: Any, here: Session, kjms_destination_name: str) -> None:
+    """Links of one name in two containers share nothing: each gets every message."""
+    name = kjms_destination_name
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(Peer(gateway.port, f"{name}-{each}", SOLE)) for each in "ab"]
+        links = [Names(peer).receiver(name, name, "topic", "shared") for peer in peers]
+        for text in ("first", "second"):
+            publish(here, name, text)
+            for peer, link in zip(peers, links, strict=True):
+                link.flow(1)
+                received = Received(peer, [link])
+                received.wait(1)
+                assert received.bodies == [[text]]
+
+
+@pytest.mark.requirement("AMQP-7.1-2", "AMQP-8.1-3", "AMQP-8.2-1", "AMQP-8.2-6", "AMQP-8.3-5")
 @pytest.mark.parametrize("kinds", [[], ["shared"]])
 def test_a_durable_name_is_of_its_container(
     gateway: Any, here: Session, kjms_destination_name: str, kinds: list[str]

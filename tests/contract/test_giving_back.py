@@ -151,7 +151,7 @@ def test_subscriptions_give_back_as_queues_do(desk: Any, topic: Topic, kind: str
     assert next_counted(consumer, len(expected)) == expected
 
 
-@pytest.mark.requirement("JMS-6.11.5-6", "JMS-3.5.11-1")
+@pytest.mark.requirement("JMS-6.11.5-6", "JMS-3.5.11-1", "JAK-createSharedDurableConsumer-5")
 @pytest.mark.parametrize("kind", ["durable", "shared_durable"])
 @each_mode
 def test_a_durable_subscription_keeps_what_was_given_back(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -34,7 +35,7 @@ from tests.helpers import WAIT_MS, WAIT_SECONDS, Eventually, refused, send, text
 # Exceptions.
 
 
-@pytest.mark.requirement("NET-28", "NET-29", "NET-30", "NET-31", "NEV-313")
+@pytest.mark.requirement("NET-28", "NET-29", "NET-30", "NET-31")
 def test_the_root_of_all_exceptions() -> None:
     """Every exception is a JMSException, which has a description, a code and a link; the description is its text."""
     classes = [value for name, value in vars(kjms).items() if name.endswith("Exception")]
@@ -46,6 +47,26 @@ def test_the_root_of_all_exceptions() -> None:
         error = kind("what happened", "CODE", below)
         assert (str(error), error.reason, error.error_code) == ("what happened", "what happened", "CODE")
         assert error.linked_exception is below
+
+
+@pytest.mark.requirement("NEV-313")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda session, _producer, _consumer: session._connection.create_session(9),
+        lambda _session, producer, _consumer: setattr(producer, "priority", 10),
+        lambda _session, producer, _consumer: setattr(producer, "delivery_mode", 3),
+        lambda _session, producer, _consumer: setattr(producer, "time_to_live", -1),
+        lambda _session, _producer, consumer: consumer.receive(-1),
+    ],
+    ids=["session mode", "priority", "delivery mode", "time to live", "timeout"],
+)
+def test_what_does_not_exist_is_a_value_error(session: Session, queue: Queue, call: Callable[..., object]) -> None:
+    """It is Python's own error for what in Java is an IllegalArgumentException, and no JMSException."""
+    producer, consumer = session.create_producer(queue), session.create_consumer(queue)
+    with pytest.raises(ValueError, match=r"not 9|not 10|not 3|is -1") as raised:
+        call(session, producer, consumer)
+    assert not isinstance(raised.value, JMSException)
 
 
 @pytest.mark.requirement("NET-43", "NET-32", "JMS-7.3-1", "NEV-329")

@@ -11,7 +11,7 @@ from kjms.engine.kafka import jms_error
 CLASSES = [getattr(errors, name) for name in errors.__all__ if name.endswith("Exception")]
 
 
-@pytest.mark.requirement("JMS-7.2-1", "JMS-7.2-2", "NEV-313", "NET-28")
+@pytest.mark.requirement("JMS-7.2-1", "JMS-7.2-2", "NET-28")
 @pytest.mark.parametrize("kind", CLASSES)
 def test_each_is_a_jms_exception(kind: type[errors.JMSException]) -> None:
     """All derive from JMSException, which is JMSRuntimeException, and can be caught as either."""

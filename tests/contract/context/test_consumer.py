@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ from kjms import (
     TextMessage,
     Topic,
 )
-from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, refused, seen
+from kjms.testing.engine import consumer_statistics
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, refused, seen, text
 
 BY_ITSELF = [SessionMode.AUTO_ACKNOWLEDGE, SessionMode.DUPS_OK_ACKNOWLEDGE]
 BY_THE_PROGRAM = [
@@ -139,7 +141,24 @@ def test_a_durable_subscription_keeps_messages(kjms_factory: ConnectionFactory, 
 # Receiving.
 
 
-@pytest.mark.requirement("JMS-11.2.5.3-1", "JMS-11.2.5.3-2", "JMS-11.2.5.3-3")
+@pytest.mark.requirement("JMS-11.2.5.3-2")
+@pytest.mark.parametrize("receive", ["receive", "receive_body"])
+def test_a_receive_waits_for_what_comes_within_its_time(
+    kjms_factory: ConnectionFactory, context: JMSContext, queue: Queue, receive: str, eventually: Eventually
+) -> None:
+    """It returns what another thread sends while it waits."""
+    consumer = context.create_consumer(queue)
+    ask = partial(consumer.receive, WAIT_MS) if receive == "receive" else partial(consumer.receive_body, str, WAIT_MS)
+    with ThreadPoolExecutor(1) as pool, kjms_factory.create_context() as sender:
+        received = pool.submit(ask)
+        eventually(lambda: consumer_statistics(consumer).waiting == 1)
+        assert not received.done()
+        sender.create_producer().send(queue, "late")
+        found = received.result()
+    assert (found if isinstance(found, str) else text(found)) == "late"
+
+
+@pytest.mark.requirement("JMS-11.2.5.3-1", "JMS-11.2.5.3-3")
 def test_messages_are_received_one_by_one(context: JMSContext, queue: Queue, eventually: Eventually) -> None:
     """A receive waits without limit or as long as asked; receive_no_wait takes what is ready; a loop takes all."""
     consumer, producer = context.create_consumer(queue), context.create_producer()

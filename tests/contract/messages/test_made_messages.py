@@ -181,6 +181,59 @@ def test_a_session_sends_messages_however_they_are_implemented(session: Session,
         assert getattr(foreign, name) == getattr(received, name) is not None
 
 
+class ForeignMessage:
+    """Another provider's implementation of a message, with the body and properties of one of kjms's."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._message, name)
+
+
+@pytest.mark.requirement("JMS-3.12-1", "NET-223")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_session_sends_foreign_messages_of_each_kind(
+    session: Session, connection: Connection, queue: Queue, kind: type[Message]
+) -> None:
+    """The receiver gets a message of kjms's that has the kind, the body and the properties of the foreign one."""
+    made = filled(getattr(connection.create_session(), KINDS[kind])())
+    if isinstance(made, BytesMessage | StreamMessage):
+        made.reset()
+    session.create_producer(queue).send(ForeignMessage(made))  # type: ignore[arg-type]
+    received = session.create_consumer(queue).receive(WAIT_MS)
+    assert type(received) is kind
+    assert kind is Message or body(received) == BODIES[kind]
+    assert received.get_string_property("region") == "EU"
+
+
+@pytest.mark.requirement("NET-376")
+def test_a_message_can_be_changed_while_its_sends_are_under_way(session: Session, queue: Queue) -> None:
+    """What an asynchronous send has taken is what the message was at that moment, whatever the program does to it."""
+    message, producer = session.create_stream_message(), session.create_producer(queue)
+    done: list[Message] = []
+
+    class Listener:
+        def on_completion(self, message: Message) -> None:
+            done.append(message)
+
+        def on_exception(self, _message: Message, error: Exception) -> None:
+            raise error
+
+    for number in range(50):
+        message.clear_body()
+        message.write_int(number)
+        producer.send(message, completion_listener=Listener())
+    message.clear_body()
+    consumer = session.create_consumer(queue)
+    received = [consumer.receive(WAIT_MS) for _ in range(50)]
+    assert [each is not None and body(each) for each in received] == list(range(50))
+    producer.close()
+    assert done == [message] * 50
+
+
 def pickled(message: Message) -> Any:
     return pickle.loads(pickle.dumps(message))
 

@@ -145,7 +145,7 @@ def test_a_topic_subscriber_tells_its_topic(desk: Any) -> None:
 
 
 @each(10)
-@pytest.mark.requirement("AMQP-8.2-3")
+@pytest.mark.requirement("AMQP-8.2-3", "JMS-6.11.5-5")
 def test_a_client_id_is_needed(method: str, desk: Any) -> None:
     """Without a client identifier there are no unshared durable subscriptions."""
     with pytest.raises(IllegalStateException, match="client id"):
@@ -153,7 +153,7 @@ def test_a_client_id_is_needed(method: str, desk: Any) -> None:
 
 
 @each(9, 11)
-@pytest.mark.requirement("NEV-302")
+@pytest.mark.requirement("NEV-302", "JMS-6.11.5-5")
 def test_another_client_id_is_another_subscription(method: str, desk: Any) -> None:
     """The same name under another client identifier has nothing to do with it."""
     mine = getattr(desk.session(desk.client), method)(desk.topic, "daily")

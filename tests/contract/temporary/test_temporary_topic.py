@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from kjms import (
@@ -12,7 +14,7 @@ from kjms import (
     Session,
     TemporaryTopic,
 )
-from tests.helpers import NOTHING_MS, send, texts
+from tests.helpers import NOTHING_MS, Eventually, send, texts
 
 
 @pytest.mark.requirement("JMS-4.4.3-1", "JMS-4.4.3-2", "JAK-createTemporaryTopic-2")
@@ -46,6 +48,28 @@ def test_only_its_own_connection_receives_from_it(kjms_factory: ConnectionFactor
             foreign.create_consumer(topic)
         send(foreign, topic, "hello")
     assert texts(consumer, 1) == ["hello"]
+
+
+@pytest.mark.requirement("JMS-4.4.3-8", "NEV-208")
+def test_it_ends_with_its_object(session: Session, eventually: Eventually) -> None:
+    """What the program has lost is deleted, but not while a consumer of it is open."""
+    topic = session.create_temporary_topic()
+    name = TemporaryTopic(topic.topic_name)
+    consumer = session.create_consumer(name)
+    del topic
+    gc.collect()
+    send(session, name, "still there")
+    assert texts(consumer, 1) == ["still there"]
+    consumer.close()
+
+    def is_gone() -> bool:
+        try:
+            session.create_producer(name).close()
+        except InvalidDestinationException:
+            return True
+        return False
+
+    eventually(is_gone)
 
 
 @pytest.mark.requirement(

@@ -54,7 +54,7 @@ def test_topics_are_looked_up_again_after_metadata_without_brokers(queue: Queue)
 
 
 def test_a_client_that_finds_no_broker_any_more_is_replaced(queue: Queue, kjms_broker: LocalBroker) -> None:
-    """A client may miss the moment to ask the bootstrap servers (decision 038); here it has an address of nobody."""
+    """A client may miss the moment to find brokers again (decision 038); here it has the address of none."""
     settings = admin_settings(common_settings(kjms_broker.bootstrap_servers, {}, None, None, lambda _: None))
     topics = Topics(settings, 1_000)
     try:

@@ -53,7 +53,7 @@ TO_ANOTHER_PROVIDER = {
 }  # fmt: skip
 
 
-@pytest.mark.requirement("JMS-3.12-1", "NET-223", "NEV-137")
+@pytest.mark.requirement("JMS-3.12-1", "NEV-137")
 @pytest.mark.parametrize(
     "message",
     [

@@ -420,7 +420,9 @@ def test_serialised_java_objects_pass_through() -> None:
     assert type(again.message_annotations[MSG_TYPE]) is Byte
 
 
-@pytest.mark.requirement("AMQP-3.3.4.4-1", "AMQP-3.3.4.4-2", "AMQP-3.3.4.4-3", "AMQP-3.3.4.4-4")
+@pytest.mark.requirement(
+    "AMQP-3.3.4.4-1", "AMQP-3.3.4.4-2", "AMQP-3.3.4.4-3", "AMQP-3.3.4.4-4", "AMQP-3.2.4-2"
+)  # fmt: skip
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
@@ -434,7 +436,7 @@ def test_amqp_values(body: object, kind: type[Message]) -> None:
     assert type(read(value(body))) is kind
 
 
-@pytest.mark.requirement("AMQP-3.3.4.5-1")
+@pytest.mark.requirement("AMQP-3.3.4.5-1", "AMQP-3.2.4-2")
 def test_amqp_sequences_are_objects() -> None:
     """Sequence sections without annotation make an ObjectMessage."""
     message = read(AmqpMessage(body=Body(SEQUENCE, [[Int(1)], ["x"]])))
