@@ -372,6 +372,7 @@ class FactoryOptions:
 
     bootstrap_servers: str
     client_id: str | None = None
+    application: str | None = None
     kafka: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold passwords
     defaults: DestinationOptions = field(default_factory=DestinationOptions)
     destinations: Mapping[str, DestinationOptions] = field(default_factory=dict)
@@ -389,6 +390,8 @@ class FactoryOptions:
         _checked_fields(self)
         if not self.bootstrap_servers.strip():
             raise ValueError(f"bootstrap_servers is text like 'host:9092', not {shown(self.bootstrap_servers)}")
+        if self.application is not None and not self.application.strip():
+            raise ValueError(f"application is text like 'billing', not {shown(self.application)}")
         _positive(milliseconds(self.send_timeout, "send_timeout"), "send_timeout")
         if self.send_timeout > LONGEST_SEND_TIMEOUT:
             raise ValueError(

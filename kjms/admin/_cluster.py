@@ -23,7 +23,7 @@ from kjms.admin._scopes import QUEUE, Scopes
 from kjms.client.closing import AutoCloseable
 from kjms.client.engine_access import engine_of
 from kjms.destinations import Queue, Topic
-from kjms.engine import DURABLE, Backlog, Scope
+from kjms.engine import DURABLE, Backlog, ProgramName, Scope
 from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
 from kjms.mapping import decode
 from kjms.mapping.names import delayed, is_internal, overflow, queue_group
@@ -371,15 +371,19 @@ def _consumer(
         topics = (scope.topic, overflow(scope.topic, scope.group))
         in_flight = sum(backlog.dispatched_at.get((topic, number), 0) for topic in topics for number in partitions)
     assert isinstance(scope.destination, Queue | Topic)
+    program = ProgramName.read(member.client_id)
     return ConsumerFigures(
-        scope.destination,
-        subscription,
-        scope.group,
-        member.member_id,
-        member.client_id,
-        member.host,
-        partitions,
-        in_flight,
+        destination=scope.destination,
+        subscription=subscription,
+        group=scope.group,
+        member_id=member.member_id,
+        client_id=member.client_id,
+        host=member.host,
+        application=program and program.application,
+        process_id=program and program.process_id,
+        host_name=program and program.host,
+        partitions=partitions,
+        in_flight=in_flight,
     )
 
 

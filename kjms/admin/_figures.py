@@ -139,9 +139,13 @@ class ConsumerFigures:
         subscription: The subscription's name; None for a queue.
         group: The consumer group.
         member_id: Kafka's id of the member.
-        client_id: The ``client.id`` of its Kafka client: ``kjms-PROGRAM-HOST-PROCESS`` unless
+        client_id: The ``client.id`` of its Kafka client: ``kjms-APPLICATION@HOST-PROCESS`` unless
             ``kafka={"client.id": ...}`` says otherwise.
         host: The address from which it connects.
+        application: The name of its program: ``ConnectionFactory(application=...)``, or what was started; None:
+            `client_id` does not say it.
+        process_id: The operating system's number of its process; None likewise.
+        host_name: The name of its host; None likewise.
         partitions: The partitions of the Kafka topic that it holds; none: it gets messages by handover.
         in_flight: The messages in these partitions, and in those of the overflow topic that belong to
             them, that it has received and not settled, as of `QueueFigures`; None: it was not asked for, or could not
@@ -154,6 +158,9 @@ class ConsumerFigures:
     member_id: str
     client_id: str
     host: str
+    application: str | None
+    process_id: int | None
+    host_name: str | None
     partitions: tuple[int, ...]
     in_flight: int | None = None
 

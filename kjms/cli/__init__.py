@@ -42,6 +42,9 @@ COMMANDS: Final = {
     "console": "serve a web page, and a JSON API, to see and steer queues and messages",
     "health": "ask a running worker, gateway, bridge, console or exporter whether it is alive or ready",
     "subscriptions": "list subscriptions and their backlog, or delete one",
+    "consumers": "list the programs that consume queues and subscriptions",
+    "top": "watch the queues, the busiest first",
+    "config": "show or check the settings of a configuration file and the environment",
     "bench": "measure the speed of kjms on a cluster, compared with its Kafka client",
     "spark": "archive, replay, route, convert or report on messages, with Spark",
 }

@@ -73,6 +73,7 @@ class FactorySettings:
         hand_over: bool | None = None,
         max_unacknowledged: int | None = None,
         observers: Iterable[Observer] = (),
+        application: str | None = None,
     ) -> None:
         given = locals()
         parameters = FactorySettings.__signature__.parameters
@@ -82,6 +83,7 @@ class FactorySettings:
         self._options = FactoryOptions(
             bootstrap_servers=bootstrap_servers,
             client_id=client_id,
+            application=application,
             kafka={} if kafka is None else kafka,
             defaults=DestinationOptions(
                 partitions=partitions,
@@ -163,6 +165,8 @@ class ConnectionFactory(FactorySettings):
         max_unacknowledged: How many messages a session may hold that are not acknowledged, or not committed: `receive`
             raises ResourceAllocationException then, and listeners are called no more, until some are. None: any number.
         observers: What learns of messages, transactions, rebalances and outages (``docs/metrics.md``).
+        application: The name by which the console, ``kjms consumers`` and `kjms.admin.Admin.consumers` show the
+            program; None: that of what was started.
 
     Raises:
         TypeError: A value is of another type, or there is no such setting.

@@ -360,6 +360,9 @@ def _consumer(found: ConsumerFigures) -> dict[str, Any]:
         "member_id": found.member_id,
         "client_id": found.client_id,
         "host": found.host.lstrip("/"),
+        "application": found.application,
+        "process_id": found.process_id,
+        "host_name": found.host_name,
         "partitions": list(found.partitions),
         "in_flight": found.in_flight,
     }

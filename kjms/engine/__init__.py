@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from kjms.engine.publisher import Publisher
     from kjms.engine.settings import (
         CLIENT_ID,
+        ProgramName,
         admin_settings,
         check_kafka,
         common_settings,
         consumer_settings,
         producer_settings,
-        program_name,
     )
     from kjms.engine.subscriptions.definitions import DURABLE, NON_DURABLE, Found, Identity, Space, Terms
     from kjms.engine.temporary.inbox_browsing import InboxLook
@@ -78,6 +78,7 @@ _MODULES = {
     "LostError": "kjms.engine.transactions.errors",
     "Member": "kjms.engine.admin.admin",
     "Position": "kjms.engine.admin.scan",
+    "ProgramName": "kjms.engine.settings",
     "Publisher": "kjms.engine.publisher",
     "Receipt": "kjms.engine.consumer.delivery",
     "Scan": "kjms.engine.admin.scan",
@@ -101,7 +102,6 @@ _MODULES = {
     "interrupt_behind": "kjms.engine.interrupts",
     "process_statistics": "kjms.engine.engine",
     "producer_settings": "kjms.engine.settings",
-    "program_name": "kjms.engine.settings",
 }
 
 __all__ = [
@@ -136,6 +136,7 @@ __all__ = [
     "MessageSource",
     "PeriodicMessage",
     "Position",
+    "ProgramName",
     "Publisher",
     "Receipt",
     "Scan",
@@ -159,7 +160,6 @@ __all__ = [
     "interrupt_behind",
     "process_statistics",
     "producer_settings",
-    "program_name",
 ]
 
 

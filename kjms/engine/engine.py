@@ -115,6 +115,7 @@ class Engine:
         )
         self.sources = KafkaSources(
             self.settings,
+            options.application,
             self.topics,
             self.overflows,
             self.schedule,
@@ -223,6 +224,7 @@ class Engine:
             user,
             password,
             options.send_timeout,
+            options.application,
         )
         with _engines_lock:
             making = _making.setdefault(key, threading.Lock())

@@ -9,11 +9,14 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kjms.engine.kafka import KafkaError
 
-__all__ = ["NEW_TOPIC", "check_kafka", "common_settings", "consumer_settings", "producer_settings"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["NEW_TOPIC", "ProgramName", "check_kafka", "common_settings", "consumer_settings", "producer_settings"]
 
 # A partition that was just made refuses the first fetch, as a rule; librdkafka waits 500 ms after that.
 NEW_TOPIC: Final[Mapping[str, Any]] = {"fetch.error.backoff.ms": 20}
@@ -26,6 +29,9 @@ CLIENT_ID: Final = "kjms"  # in the broker's logs and quotas
 # For clients that ask coordinators. Where librdkafka asks the bootstrap servers again, such a request waits without end
 # after an outage (librdkafka issues 5456, 5511).
 KEEP_BROKERS: Final[Mapping[str, str]] = {"metadata.recovery.strategy": "none"}
+_PROGRAM: Final = re.compile(
+    rf"{CLIENT_ID}-(?P<application>[\w.-]+)@(?P<host>[\w.-]+)-(?P<process>[0-9]{{1,18}})", re.ASCII
+)
 REPEAT_SECONDS: Final = 30.0  # librdkafka reports each of its attempts to reconnect, dozens in a second
 
 
@@ -178,16 +184,45 @@ def producer_settings(common: Mapping[str, Any], **defaults: Any) -> dict[str, A
     return {**settings, **chosen, **user}
 
 
-def program_name() -> str:
-    """Return the ``client.id`` of consumers in groups, which names program, host and process.
+class ProgramName(NamedTuple):
+    """What the ``client.id`` of a consumer in a group says, where the program has not chosen one of its own.
 
     The broker reports nothing else about a member's program. The address that it has is that of a proxy or a
     container's host.
+
+    >>> str(ProgramName("billing", "web-1", 42))
+    'kjms-billing@web-1-42'
+    >>> ProgramName.read("kjms-billing@web-1-42")
+    ProgramName(application='billing', host='web-1', process_id=42)
+    >>> ProgramName.read("billing") is None
+    True
+
+    Attributes:
+        application: The name that the program has given, or that of what was started.
+        host: The name of its host.
+        process_id: The operating system's number of its process.
     """
-    started = Path(sys.argv[0] if sys.argv else "")
-    program = started.parent.name if started.stem == "__main__" else started.stem  # ``python -m PACKAGE``
-    program = "python" if program in {"", "-c"} else program
-    return re.sub(r"[^\w.-]", "-", f"{CLIENT_ID}-{program}-{socket.gethostname()}-{os.getpid()}", flags=re.ASCII)
+
+    application: str
+    host: str
+    process_id: int
+
+    def __str__(self) -> str:
+        application, host = (re.sub(r"[^\w.-]", "-", each, flags=re.ASCII) for each in self[:2])
+        return f"{CLIENT_ID}-{application}@{host}-{self.process_id}"
+
+    @classmethod
+    def own(cls, application: str | None = None) -> Self:
+        """Return that of this process, as *application* or, without one, as what was started."""
+        started = Path(sys.argv[0] if sys.argv else "")
+        program = started.parent.name if started.stem == "__main__" else started.stem  # ``python -m PACKAGE``
+        return cls(application or ("python" if program in {"", "-c"} else program), socket.gethostname(), os.getpid())
+
+    @classmethod
+    def read(cls, client_id: str) -> Self | None:
+        """Return what *client_id* says; None: the program has chosen it."""
+        found = _PROGRAM.fullmatch(client_id)
+        return found and cls(found["application"], found["host"], int(found["process"]))
 
 
 def admin_settings(common: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,12 +234,23 @@ def admin_settings(common: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def consumer_settings(
-    common: Mapping[str, Any], group: str | None, *, has_one_partition: bool = False
+    common: Mapping[str, Any],
+    group: str | None,
+    *,
+    has_one_partition: bool = False,
+    application: str | None = None,
 ) -> dict[str, Any]:
-    """Return the settings of a consumer that is in *group*, or in none; of a topic that has one partition, or more."""
+    """Return the settings of a consumer of *application* that is in *group*, or in none.
+
+    Args:
+        common: Those of all clients.
+        group: The consumer group; None: the consumer is in none.
+        has_one_partition: Whether the topic has one partition.
+        application: See `ProgramName.own`.
+    """
     user = {name: value for name, value in common.items() if name not in _PRODUCER_ONLY}
     return {
-        "client.id": CLIENT_ID if group is None else program_name(),
+        "client.id": CLIENT_ID if group is None else str(ProgramName.own(application)),
         # A stall costs other members' commits 0.8 s per rebalance, and the default heartbeat 3 s of waiting.
         "heartbeat.interval.ms": 500,
         "session.timeout.ms": 6_000,  # the least that brokers allow by default: a crash is noticed after that

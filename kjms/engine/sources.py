@@ -47,6 +47,7 @@ class KafkaSources:
 
     Args:
         settings: librdkafka's settings of all clients of the engine.
+        application: The name that the program goes by; None: that of what was started.
         topics: Knows Kafka topics.
         overflows: Relocates messages.
         schedule: Serves the delayed messages of what is read.
@@ -63,6 +64,7 @@ class KafkaSources:
     def __init__(
         self,
         settings: Mapping[str, Any],
+        application: str | None,
         topics: Topics,
         overflows: Overflows,
         schedule: Schedule,
@@ -73,6 +75,7 @@ class KafkaSources:
         is_out: Callable[[], bool],
     ) -> None:
         self._settings = settings
+        self._application = application
         self._topics = topics
         self._overflows = overflows
         self._schedule = schedule
@@ -132,7 +135,12 @@ class KafkaSources:
         source = KafkaSource(
             destination,
             name,
-            consumer_settings(self._settings, group, has_one_partition=self._topics.partitions(topic) == 1),
+            consumer_settings(
+                self._settings,
+                group,
+                has_one_partition=self._topics.partitions(topic) == 1,
+                application=self._application,
+            ),
             topic,
             self._overflows.of(topic, group or ""),
             starts=starts,

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kjms.engine import CLIENT_ID, program_name
+from kjms.engine import CLIENT_ID, ProgramName
 from kjms.engine.kafka import KafkaError, KafkaException
 from kjms.testing._cluster import Cluster
 
@@ -27,7 +27,7 @@ class MemoryClient:
         self._condition = threading.Condition(cluster.lock)
         self.client_id = str(config.get("client.id", "rdkafka"))
         # Consumers in groups are named for program, host and process, where the program has not chosen a name.
-        self.client = CLIENT_ID if self.client_id == program_name() else self.client_id
+        self.client = CLIENT_ID if ProgramName.read(self.client_id) is not None else self.client_id
         self.on_error: Callable[[KafkaError], None] | None = config.get("error_cb")
         self._errors: deque[KafkaError] = deque()
 

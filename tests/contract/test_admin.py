@@ -366,15 +366,33 @@ def test_a_topic_that_was_made_again(kafka: Any, figures: Admin, kjms_factory: C
         wait_for(lambda: figures.queue(queue).depth == 3)
 
 
-def test_a_consumer_is_listed_with_its_program_host_and_process(kafka: Any, figures: Admin, queue: Queue) -> None:
+@pytest.mark.parametrize("application", [None, "billing.v2"])
+def test_a_consumer_is_listed_with_its_program_host_and_process(
+    kafka: Any, figures: Admin, queue: Queue, application: str | None
+) -> None:
     """Programs that choose no client.id are distinguished, also where all of them connect from one address."""
-    with ConnectionFactory(kafka.bootstrap_servers).create_connection() as connection:
+    factory = ConnectionFactory(kafka.bootstrap_servers, application=application)
+    with factory.create_connection() as connection:
         connection.start()
         consume(connection, queue)
-        name = re.sub(r"[^\w.-]", "-", f"{socket.gethostname()}-{os.getpid()}")
         wait_for(lambda: [each for each in figures.consumers() if each.destination == queue])
         (found,) = [each for each in figures.consumers() if each.destination == queue]
-        assert re.fullmatch(rf"kjms-\S+-{re.escape(name)}", found.client_id)
+        host = re.sub(r"[^\w.-]", "-", socket.gethostname())
+        assert (found.host_name, found.process_id) == (host, os.getpid())
+        assert found.application == application if application else found.application
+        assert found.client_id == f"kjms-{found.application}@{host}-{os.getpid()}"
+
+
+def test_a_consumer_that_chooses_its_client_id_is_listed_by_it_alone(kafka: Any, figures: Admin, queue: Queue) -> None:
+    """Nothing is guessed from a name that kjms did not make."""
+    factory = ConnectionFactory(kafka.bootstrap_servers, kafka={"client.id": "billing"})
+    with factory.create_connection() as connection:
+        connection.start()
+        consume(connection, queue)
+        wait_for(lambda: [each for each in figures.consumers() if each.destination == queue])
+        (found,) = [each for each in figures.consumers() if each.destination == queue]
+        assert found.client_id == "billing"
+        assert (found.application, found.host_name, found.process_id) == (None, None, None)
 
 
 def test_what_was_never_consumed_is_a_queue_everywhere_or_nowhere(

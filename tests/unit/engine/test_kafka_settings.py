@@ -48,7 +48,8 @@ def test_a_member_of_a_group_tells_its_program(
     assert producer_settings(common)["client.id"] == admin_settings(common)["client.id"] == "kjms"
     assert consumer_settings(common, None)["client.id"] == "kjms"
     name = consumer_settings(common, "group")["client.id"]
-    assert re.fullmatch(rf"kjms-{program}-[\w.-]+-{os.getpid()}", name)
+    assert re.fullmatch(rf"kjms-{program}@[\w.-]+-{os.getpid()}", name)
+    assert consumer_settings(common, "group", application="my billing")["client.id"].startswith("kjms-my-billing@")
     common = common_settings("127.0.0.1:9", {"client.id": "kjms"}, None, None, lambda _error: None)
     assert consumer_settings(common, "group")["client.id"] == "kjms"
 
