@@ -53,6 +53,7 @@ class FactorySettings:
         bootstrap_servers: str = "localhost:9092",
         *,
         client_id: str | None = None,
+        application: str | None = None,
         kafka: Mapping[str, Any] | None = None,
         redelivery: RedeliveryPolicy | Mapping[str, Any] | None = None,
         destinations: Mapping[str, DestinationOptions | Mapping[str, Any]] | None = None,
@@ -73,7 +74,6 @@ class FactorySettings:
         hand_over: bool | None = None,
         max_unacknowledged: int | None = None,
         observers: Iterable[Observer] = (),
-        application: str | None = None,
     ) -> None:
         given = locals()
         parameters = FactorySettings.__signature__.parameters
@@ -138,6 +138,8 @@ class ConnectionFactory(FactorySettings):
     Args:
         bootstrap_servers: Kafka's addresses, such as ``"localhost:9092"``.
         client_id: The client identifier of its connections, of which there can be one at a time then (JMS 2.0 §4.3.2).
+        application: The name by which the console, ``kjms consumers`` and `kjms.admin.Admin.consumers` show the
+            program; None: that of what was started.
         kafka: Settings handed to librdkafka as they are, such as ``security.protocol``.
         redelivery: How often and when unsettled messages come again; a mapping, as in a file, is taken as well.
         destinations: Settings of single destinations, by their names, likewise.
@@ -165,8 +167,6 @@ class ConnectionFactory(FactorySettings):
         max_unacknowledged: How many messages a session may hold that are not acknowledged, or not committed: `receive`
             raises ResourceAllocationException then, and listeners are called no more, until some are. None: any number.
         observers: What learns of messages, transactions, rebalances and outages (``docs/metrics.md``).
-        application: The name by which the console, ``kjms consumers`` and `kjms.admin.Admin.consumers` show the
-            program; None: that of what was started.
 
     Raises:
         TypeError: A value is of another type, or there is no such setting.

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from kjms.engine.threads import start_thread
+from kjms.engine import start_thread
 from kjms.errors import JMSException, ResourceAllocationException, shown
 
 __all__ = ["ExceptionListener", "ExceptionReporter", "listener_methods"]

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kjms.engine import ConsumerSlot, Event
-from kjms.engine.threads import start_thread
+from kjms.engine import ConsumerSlot, Event, start_thread
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:

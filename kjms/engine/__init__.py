@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kjms.engine.subscriptions.definitions import DURABLE, NON_DURABLE, Found, Identity, Space, Terms
     from kjms.engine.temporary.inbox_browsing import InboxLook
     from kjms.engine.temporary.temporary_destinations import Address
+    from kjms.engine.threads import start_thread
     from kjms.engine.transactions.bridged import Bridged, TooLargeError
     from kjms.engine.transactions.errors import LostError, UnknownError
     from kjms.engine.transactions.group_committer import SessionTransaction
@@ -102,6 +103,7 @@ _MODULES = {
     "interrupt_behind": "kjms.engine.interrupts",
     "process_statistics": "kjms.engine.engine",
     "producer_settings": "kjms.engine.settings",
+    "start_thread": "kjms.engine.threads",
 }
 
 __all__ = [
@@ -160,6 +162,7 @@ __all__ = [
     "interrupt_behind",
     "process_statistics",
     "producer_settings",
+    "start_thread",
 ]
 
 

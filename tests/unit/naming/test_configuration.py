@@ -77,7 +77,7 @@ def test_a_file_with_names_describes_a_factory_all_the_same(path: Path) -> None:
         ("names = 3", r"\[names\].*table is needed"),
         ("nmaes = 3", "'nmaes'; did you mean 'names'"),
         ("prefech = 3", "'prefech'; did you mean 'prefetch'"),
-        ("xyz = 3", "'xyz'; there are bootstrap_servers, .*topic_prefix"),
+        ("xyz = 3", "'xyz'; there are application, bootstrap_servers, .*topic_prefix"),
         ("[connection_factories.a]\nprefech = 3", "'a'.*'prefech'; did you mean 'prefetch'"),
         ("[redelivery]\nmax_delivery = 3", r"\[redelivery\].*'max_delivery'; did you mean 'max_deliveries'"),
         ("[destinations.a]\npartition = 3", r"\[destinations.a\].*'partition'; did you mean 'partitions'"),
