@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
+
+import pytest
 
 from kjms import ConnectionFactory, Queue
 from kjms.broker import LocalBroker
-from kjms.engine.admin.answers import open_answering
+from kjms.engine.admin.answers import AnsweringClient, open_answering
 from kjms.engine.admin.topics import Topics
 from kjms.engine.settings import admin_settings, common_settings
 from tests.helpers import send, wait_for
@@ -53,13 +56,20 @@ def test_topics_are_looked_up_again_after_metadata_without_brokers(queue: Queue)
             assert topics.look_up(queue.queue_name) == 3 + hidden
 
 
-def test_a_client_that_finds_no_broker_any_more_is_replaced(queue: Queue, kjms_broker: LocalBroker) -> None:
+def test_a_client_that_finds_no_broker_any_more_is_replaced(
+    queue: Queue, kjms_broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A client may miss the moment to find brokers again (decision 038); here it has the address of none."""
-    settings = admin_settings(common_settings(kjms_broker.bootstrap_servers, {}, None, None, lambda _: None))
-    topics = Topics(settings, 1_000)
-    try:
+    with topics_at(kjms_broker.bootstrap_servers) as topics:
         topics.make(queue.queue_name, 2, None, {})
-        topics._admin = open_answering({**settings, "bootstrap.servers": "127.0.0.1:1"})
+    addresses = iter(["127.0.0.1:1", kjms_broker.bootstrap_servers])
+
+    def open_next(config: Mapping[str, Any]) -> AnsweringClient:
+        return open_answering({**config, "bootstrap.servers": next(addresses)})
+
+    monkeypatch.setattr("kjms.engine.admin.topics.open_answering", open_next)
+    topics = Topics(admin_settings(common_settings(kjms_broker.bootstrap_servers, {}, None, None, print)), 1_000)
+    try:
         assert topics.look_up(queue.queue_name) == 2
     finally:
         topics.close()
