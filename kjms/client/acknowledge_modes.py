@@ -512,7 +512,7 @@ class Individual(Client):
     listening = received
 
     def acknowledge_one(self, delivery: Delivery) -> None:
-        """Acknowledge *delivery*; a second time changes nothing.
+        """Acknowledge *delivery*; a second time changes nothing, unless Kafka did not take it the first time.
 
         Raises:
             IllegalStateException: The session is closed.
@@ -522,6 +522,8 @@ class Individual(Client):
         try:
             if self._open.pop(delivery, delivery) is None:  # else it was acknowledged before, perhaps by another thread
                 self._settle([delivery])
+            elif self._unflushed:
+                self._settle([])
         except BaseException:
             self._keep([delivery])
             raise

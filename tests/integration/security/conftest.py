@@ -91,6 +91,20 @@ class SecuredKafka:
             )  # fmt: skip
             wait_for(lambda: set(wanted) <= set(self.admin.describe_acls(ours, request_timeout=SECONDS).result()))
 
+    def revoke(self, user: str, *acls: str) -> None:
+        """Take ACLs away that `allow` has given."""
+        former = {binding for acl in acls for binding in bindings(user, acl)}
+        filters = [
+            AclBindingFilter(
+                each.restype, each.name, each.resource_pattern_type, each.principal, each.host, each.operation,
+                each.permission_type,
+            )
+            for each in former
+        ]  # fmt: skip
+        for done in self.admin.delete_acls(filters, request_timeout=SECONDS).values():
+            done.result()
+        wait_for(lambda: not former & set(self.admin.describe_acls(filters[0], request_timeout=SECONDS).result()))
+
     def settings(self, **more: Any) -> dict[str, Any]:
         """Return Kafka's settings for SCRAM over TLS; *more* of them with underscores for dots."""
         return {
