@@ -95,6 +95,10 @@ class KafkaProxy:
         self.taken = None
         self._kind_taken, self._mark = kind, mark
 
+    def take_none(self) -> None:
+        """Take no request away any more; one that was taken stays to be delivered."""
+        self._kind_taken = -1
+
     def deliver(self) -> int:
         """Have the request that was taken away arrive; return the first error code in the broker's answer."""
         assert self.taken is not None, "no client has made such a request"
