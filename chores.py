@@ -276,6 +276,20 @@ def stress(arguments: Sequence[str]) -> int:
     return run("test", "tests/stress/stress.py", *arguments)
 
 
+def cluster(arguments: Sequence[str]) -> int:
+    """Measure what faults of a cluster cost: `restarts` of its brokers (many minutes), and `late` requests."""
+    if arguments[:1] not in (["restarts"], ["late"]):
+        print("usage: python3 chores.py cluster {restarts,late} [ARGUMENT ...]", file=sys.stderr)
+        return 2
+    return run("test", "-m", f"tests.cluster.{arguments[0]}", *arguments[1:])
+
+
+def soak(arguments: Sequence[str]) -> int:
+    """Run everything at once for hours, with faults at random, and write a page with plots (--hours, --nodes)."""
+    ready("amqp", is_needed=False)
+    return run("test", "-m", "tests.soak", *arguments)
+
+
 def simulate(arguments: Sequence[str]) -> int:
     """Run the engine under schedules that a seed decides (a minute; --minutes); show, shrink, twice, power ..."""
     if arguments[:1] == ["power"]:
@@ -304,6 +318,8 @@ CHORES: dict[str, Callable[[Sequence[str]], int]] = {
         fuzz,
         crash,
         stress,
+        cluster,
+        soak,
         simulate,
         mutants,
     )
