@@ -23,6 +23,7 @@ __all__ = ["BATCH", "FlowControl"]
 
 BATCH: Final = 500  # records taken from librdkafka at once; more gains nothing
 SHORT_POLL_SECONDS: Final = 0.005  # a poll holds up commits, so it is short while messages are in flight
+HELD_SHARE: Final = 0.02  # of the time since messages were dispatched: so long a poll may be while they are in flight
 IDLE_POLL_SECONDS: Final = 0.5  # closing waits for a poll to end, and a stall is noticed after four times that
 IDLE_SHARE: Final = 0.05  # of the time since something happened: so long a poll may be then
 PAUSE_SECONDS: Final = 1.0  # a pause discards what was fetched, so only a long stall is worth one
@@ -73,6 +74,7 @@ class FlowControl:
         self._capacity = intake.limit  # as many are held ready, with those that other processes have asked for
         self._is_to_share = False  # whether it is to be looked soon whether consumers here are busy
         self._active_at = time.monotonic()  # when a message was here, a peer, or a thread that waited for the client
+        self._dispatched_at = self._active_at  # when messages were dispatched, or a thread waited for the client
         self._full_since = 0.0  # when the dispatcher was first seen to be full
 
     def is_full(self) -> bool:
@@ -129,7 +131,8 @@ class FlowControl:
     def poll_seconds(self) -> float:
         """Return how long a poll may last: no thread can commit meanwhile.
 
-        It lasts longer the longer nothing has happened. A message ends it at once; closing waits for its end.
+        It lasts longer the longer nothing has happened. A message ends it at once; closing waits for its end. While
+        sessions have messages, a commit waits for it by a small share of the time that they have had them, no more.
         """
         dispatcher, now = self._dispatcher, time.monotonic()
         with self._lock:
@@ -137,10 +140,12 @@ class FlowControl:
             is_empty = not (is_active or dispatcher.in_flight or dispatcher.held or dispatcher.kept_back)
             if not is_empty or dispatcher.sharing.peers:
                 self._active_at = now
+            if is_active:
+                self._dispatched_at = now
             if not dispatcher.is_awaited:
                 return 0
             if is_active or dispatcher.in_flight or dispatcher.held:
-                return SHORT_POLL_SECONDS
+                return max(min((now - self._dispatched_at) * HELD_SHARE, self._until_due()), SHORT_POLL_SECONDS)
             return max(self._until_due(), min((now - self._active_at) * IDLE_SHARE, IDLE_POLL_SECONDS))
 
     def wait_for_demand(self) -> None:
@@ -148,7 +153,7 @@ class FlowControl:
         client, committer = self._client, self._committer
         with self._lock:
             if client.waiting:  # let them, before the next poll holds the client
-                self._active_at = time.monotonic()
+                self._active_at = self._dispatched_at = time.monotonic()
                 client.is_awaited = True
                 self._changed.wait_for(lambda: not client.waiting, SHORT_POLL_SECONDS)
             deadline = time.monotonic() + self._until_due()

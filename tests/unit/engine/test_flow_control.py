@@ -68,10 +68,31 @@ def test_a_poll_lasts_longer_the_longer_nothing_happens(flow: Flow) -> None:
 @pytest.mark.parametrize("where", ["in_flight", "held"])
 def test_a_poll_is_short_where_a_commit_may_be_near(flow: Flow, where: str) -> None:
     """Other threads commit between the polls."""
+    flow.in_flight.is_active = True
     setattr(flow.dispatcher, where, 1)
     assert flow.poll_after(HOUR) == SHORT_POLL_SECONDS
+    assert flow.poll_after(0.1) == SHORT_POLL_SECONDS
     setattr(flow.dispatcher, where, 0)
     assert flow.poll_after(1) == TICK_SECONDS
+
+
+def test_a_message_that_stays_in_flight_costs_few_polls(flow: Flow) -> None:
+    """A session that thinks for a second waits 20 ms longer for its commit, and one that was busy waits 5 ms."""
+    flow.in_flight.is_active = True
+    flow.dispatcher.in_flight = 1
+    assert flow.poll_after(HOUR) == SHORT_POLL_SECONDS
+    assert SHORT_POLL_SECONDS < flow.poll_after(1) < TICK_SECONDS
+    assert flow.poll_after(HOUR) == TICK_SECONDS
+    flow.client.waiting = {1}
+    flow.control.wait_for_demand()
+    assert flow.poll_after(0.1) == SHORT_POLL_SECONDS
+
+
+def test_a_poll_is_short_while_a_consumer_has_a_batch(flow: Flow) -> None:
+    """Others get the rest of the batch soon after the consumer is found to be stuck."""
+    flow.dispatcher.in_flight = 1
+    flow.dispatcher.selector_queues.is_rotating = True
+    assert flow.poll_after(HOUR) == SHORT_POLL_SECONDS
 
 
 def test_a_poll_is_short_after_messages_were_dispatched(flow: Flow) -> None:
