@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 from kjms import ConnectionFactory, DeliveryMode, DestinationOptions, JMSException, Queue, RedeliveryPolicy, Topic
 from kjms.testing import MemoryKafka
 from kjms.testing._controls import _memberships
+from tests.history.history import Call, Disturbance, History, Kind, Outcome, Rules, Sent
 from tests.simulation import threads
-from tests.simulation.history import Call, Disturbance, History, Kind, Outcome, Rules, Sent
 from tests.simulation.plans import AUTO, CLIENT, DUPS_OK, INDIVIDUAL, MATCHES, TRANSACTED, Plan
 from tests.simulation.scheduler import Broken, Process
 from tests.simulation.threads import Event, Thread, sleep

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from tests.history.checker import anomalies
+from tests.history.history import Disturbance
 from tests.simulation import plans, threads
-from tests.simulation.checker import anomalies
-from tests.simulation.history import Disturbance
 from tests.simulation.programs import Run
 from tests.simulation.scheduler import Scheduler
 

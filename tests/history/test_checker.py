@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.checker import anomalies
-from tests.simulation.history import Call, Disturbance, History, Kind, Outcome, Rules, Sent
+from tests.history.checker import anomalies
+from tests.history.history import Call, Disturbance, History, Kind, Outcome, Rules, Sent
 
 ALL = {None: lambda key: True, "k = 1": lambda key: key == 1}
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.simulation.history import Call, History, Kind, Outcome, Sent
+from tests.history.history import Call, History, Kind, Outcome, Sent
 
 CALL_SECONDS: Final = 60.0  # how long a call may take beside its own time limit
 REACH_SECONDS: Final = 1.0  # how long an urgent message may be ready before it must overtake

@@ -1,0 +1,1 @@
+"""The history of a run, and which promises of docs/delivery-guarantees.md it breaks."""
