@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from tests.history.checker import anomalies
 from tests.history.history import Disturbance
 from tests.simulation import plans, threads
 from tests.simulation.programs import Run
 from tests.simulation.scheduler import Scheduler
+from tests.simulation.views import judged
 
 LIMIT_SECONDS: Final = 300.0  # real time; a run takes 0.2 s, and this ends one that loops without a switch point
 MOST_LINES: Final = 200
@@ -95,7 +95,7 @@ def simulated(plan: plans.Plan, seed: int, *, is_long: bool = False) -> Result:
         messages=len(run.history.sent),
     )
     run.history.disturbances += [Disturbance(*each, "a thread stands still") for each in scheduler.frozen]
-    found = anomalies(run.history)
+    found = judged(run.history)
     died = scheduler.errors()
     about: tuple[str, ...] = ()
     if died:

@@ -11,6 +11,7 @@ import heapq
 import itertools
 import random
 import traceback
+from asyncio import _get_running_loop, _set_running_loop
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ class Process:
     def __init__(self, name: str, scheduler: Scheduler) -> None:
         self.name = name
         self.held = 0  # locks of the Kafka
+        self.ahead = 0.0  # seconds by which its clock is ahead of the Kafka's
         self.is_dead = self.is_paused = False
         self.main: Any = None  # its main thread; None: none of its threads is
         self.tasks: list[Task] = []
@@ -73,6 +75,8 @@ class Task:
         "error",
         "greenlet",
         "id",
+        "interrupt_at",
+        "interrupt_in",
         "is_done",
         "is_ready",
         "joiners",
@@ -91,7 +95,8 @@ class Task:
         self.waits_for = ""
         self.error: BaseException | None = None
         self.joiners: list[Task] = []
-        self.deadline = NEVER
+        self.deadline = self.interrupt_at = NEVER
+        self.interrupt_in = 0  # statements until an interrupt; 0: none comes
         self.greenlet: Any = None
 
     @property
@@ -177,6 +182,7 @@ class Scheduler:
             process.tasks.append(task)
 
         def body() -> None:
+            _set_running_loop(None)
             try:
                 run()
             except BaseException as error:  # a thread may die of anything, and the run reports it
@@ -256,8 +262,29 @@ class Scheduler:
         if self._is_dirty:
             self.switch()
 
+    def interrupt(self, statements: int = 0, seconds: float = NEVER) -> None:
+        """Interrupt the running thread, as Ctrl-C does, before a statement of kjms, or where it waits.
+
+        Args:
+            statements: So many statements from now; 0: before none.
+            seconds: So many seconds from now, if it waits then.
+        """
+        me = self.current
+        assert me is not None
+        me.interrupt_in, me.interrupt_at = statements, self.now + seconds
+
     def statement(self) -> None:
-        """Be called before a statement; another thread may run there, in runs that switch between statements."""
+        """Be called before a statement; another thread may run there, in runs that switch between statements.
+
+        Raises:
+            KeyboardInterrupt: `interrupt` asked for it.
+        """
+        me = self.current
+        if me is not None and me.interrupt_in and me.greenlet is getcurrent():
+            me.interrupt_in -= 1
+            if not me.interrupt_in:
+                me.interrupt_at = NEVER
+                raise KeyboardInterrupt
         self._until_statement -= 1
         if self._until_statement < 0:
             self._until_statement = self._drawn(1 / self.policy.gap) if self.policy.gap else 1 << 60
@@ -274,9 +301,16 @@ class Scheduler:
         self._go()
 
     def block(self, deadline: float = NEVER, waits_for: str = "") -> bool:
-        """Wait until `wake`; return whether that came before *deadline*."""
+        """Wait until `wake`; return whether that came before *deadline*.
+
+        Raises:
+            KeyboardInterrupt: `interrupt` asked for it.
+        """
         me = self.current
         assert me is not None
+        asked = deadline
+        if me.interrupt_at < deadline and waits_for != "stall":  # an operation of a lock does not end by halves
+            deadline = max(me.interrupt_at, self.now)
         me.waits_for, me.deadline, me.spins = waits_for, deadline, 0
         self._ready.remove(me)
         me.is_ready = False
@@ -284,6 +318,9 @@ class Scheduler:
             heapq.heappush(self._timers, (deadline, next(self._order), me, me.token))
         self._go()
         me.waits_for = ""
+        if me.deadline != NEVER and me.deadline < asked:
+            me.interrupt_in, me.interrupt_at = 0, NEVER
+            raise KeyboardInterrupt
         return me.deadline == NEVER
 
     # The choice.
@@ -329,7 +366,9 @@ class Scheduler:
             self.switches += 1
             self.digest = (self.digest * 1_000_003 + chosen.id * 31 + self.steps) & MASK
             self.current = chosen
+            loop = _get_running_loop()  # of asyncio, which takes all greenlets for one thread
             chosen.greenlet.switch()
+            _set_running_loop(loop)
 
     def run(self, main: Callable[[], object], thread: Any) -> None:
         """Run *main* as the thread *thread* until it ends, or until the run is broken."""

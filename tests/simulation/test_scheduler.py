@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import random
 from collections.abc import Callable
 from queue import Empty
 
 import pytest
 
-from tests.simulation import threads
+from tests.simulation import loops, threads
 from tests.simulation.scheduler import Broken, Policy, Process, Scheduler
 
 
@@ -184,3 +186,120 @@ def test_policies_differ() -> None:
     assert {policy.is_pct for policy in policies} == {True, False}
     assert len({policy.gap for policy in policies}) > 3
     assert len({repr(policy) for policy in policies}) > 40
+
+
+def test_an_interrupt_ends_a_wait() -> None:
+    """Ctrl-C comes where the thread waits; a lock is not taken then, and a condition has its lock again."""
+    seen: list[str] = []
+
+    def main() -> None:
+        held, condition, event, queue = threads.Lock(), threads.Condition(), threads.Event(), threads.SimpleQueue()
+        held.acquire()
+        waits: dict[str, Callable[[], object]] = {
+            "lock": held.acquire,
+            "condition": lambda: condition.wait(9),
+            "event": lambda: event.wait(9),
+            "queue": lambda: queue.get(timeout=9),
+        }
+
+        def work() -> None:
+            for name, wait in waits.items():
+                begin = threads.sched.now
+                threads.sched.interrupt(seconds=0.5)
+                with condition:
+                    with pytest.raises(KeyboardInterrupt):
+                        wait()
+                    assert round(threads.sched.now - begin, 1) == 0.5
+                    seen.append(name)
+            threads.sched.interrupt(seconds=0.5)
+            threads.sched.interrupt()
+            event.wait(9)
+
+        thread = threads.Thread(target=work)
+        thread.start()
+        thread.join()
+        held.release()
+        for lock in (held, condition):
+            assert lock.acquire()
+
+    assert not run(main, 4).errors()
+    assert seen == ["lock", "condition", "event", "queue"]
+
+
+def test_an_interrupt_comes_between_two_statements() -> None:
+    """It comes before the statement that was asked for, and once."""
+
+    def main() -> None:
+        def work() -> None:
+            threads.sched.interrupt(3)
+            for _ in range(2):
+                threads.sched.statement()
+            with pytest.raises(KeyboardInterrupt):
+                threads.sched.statement()
+            for _ in range(9):
+                threads.sched.statement()
+
+        thread = threads.Thread(target=work)
+        thread.start()
+        thread.join()
+
+    assert not run(main, 5).errors()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_event_loops_run_in_virtual_time(seed: int) -> None:
+    """Each thread has a loop of its own, which other threads wake, and which waits for as long as it says."""
+    woken: list[int] = []
+
+    def main() -> None:
+        def work(number: int) -> None:
+            loop = loops.Loop()
+
+            async def tasks() -> None:
+                begin, future = loop.time(), loop.create_future()
+
+                def wake() -> None:
+                    threads.sleep(number)
+                    loop.call_soon_threadsafe(future.set_result, number)
+
+                threads.Thread(target=wake).start()
+                woken.append(await future)
+                assert round(loop.time() - begin) == number
+                for _ in range(20):
+                    threads.sched.point()
+                    assert asyncio.get_running_loop() is loop
+                await asyncio.sleep(10)
+                assert round(loop.time() - begin) == number + 10
+
+            loop.run_until_complete(tasks())
+            loop.close()
+
+        workers = [threads.Thread(target=work, args=(number,)) for number in (3, 1, 2)]
+        for each in workers:
+            each.start()
+        for each in workers:
+            each.join()
+
+    assert not run(main, seed).errors()
+    assert woken == [1, 2, 3]
+
+
+def test_a_pool_has_threads_for_what_is_submitted() -> None:
+    """So many calls run at once as it has threads; what they raise is in their futures, and its threads end."""
+
+    def main() -> None:
+        pool = loops.ThreadPool(2, "pool")
+        pool.Future = concurrent.futures.Future
+        begin = threads.sched.now
+        calls = [pool.submit(threads.sleep, 1.0) for _ in range(4)]
+        failing = pool.submit(int, "x")
+        threads.sleep(3)
+        assert all(each.done() for each in calls)
+        assert isinstance(failing.exception(), ValueError)
+        assert round(threads.sched.now - begin) == 3
+        assert len(threads.all_threads()) == 3
+        pool.shutdown()
+        threads.sleep(1)
+        assert len(threads.all_threads()) == 1
+
+    assert not run(main, 6).errors()

@@ -49,9 +49,12 @@ class Lock:
         deadline = NEVER if timeout < 0 else sched.now + timeout
         while self._is_locked:
             self._waiting.append(me)
-            if not sched.block(deadline, "a lock") and self._is_locked:
+            try:
+                is_woken = sched.block(deadline, "a lock")
+            finally:  # an interrupt may end it
                 if me in self._waiting:
                     self._waiting.remove(me)
+            if not is_woken and self._is_locked:
                 return False
         self._is_locked, self._owner = True, me
         if self._is_kafkas and me is not None and me.process is not None:
@@ -131,13 +134,16 @@ class Condition:
             count, lock.count = lock.count, 1
         deadline = NEVER if timeout is None else sched.now + max(timeout, 0.0)
         lock.release()  # a switch point: the notification may come in it
-        is_notified = me not in self._sleeping or sched.block(deadline, "a condition")
-        if me in self._sleeping:
-            self._sleeping.remove(me)
-        lock.acquire()
-        if isinstance(lock, RLock):
-            lock.count = count
-        return is_notified
+        try:
+            return me not in self._sleeping or sched.block(deadline, "a condition")
+        finally:
+            if me in self._sleeping:
+                self._sleeping.remove(me)
+            interrupts, me.interrupt_at = me.interrupt_at, NEVER  # it waits for the lock, whatever comes
+            lock.acquire()
+            me.interrupt_at = interrupts
+            if isinstance(lock, RLock):
+                lock.count = count
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         deadline = NEVER if timeout is None else sched.now + timeout
@@ -181,9 +187,11 @@ class Event:
         me = sched.current
         assert me is not None
         self._waiting.append(me)
-        is_set = sched.block(NEVER if timeout is None else sched.now + max(timeout, 0.0), "an event")
-        if me in self._waiting:
-            self._waiting.remove(me)
+        try:
+            is_set = sched.block(NEVER if timeout is None else sched.now + max(timeout, 0.0), "an event")
+        finally:
+            if me in self._waiting:
+                self._waiting.remove(me)
         return is_set or self._is_set
 
 
@@ -284,9 +292,12 @@ class SimpleQueue:
             me = sched.current
             assert me is not None
             self._waiting.append(me)
-            if not sched.block(deadline, "a queue") and not self._items:
+            try:
+                is_woken = sched.block(deadline, "a queue")
+            finally:
                 if me in self._waiting:
                     self._waiting.remove(me)
+            if not is_woken and not self._items:
                 raise real_queue.Empty
         return self._items.popleft()
 
@@ -309,6 +320,12 @@ def monotonic() -> float:
 
 def time() -> float:
     return EPOCH + (sched.now if sched is not None else 0.0)
+
+
+def ahead() -> float:
+    """Return by how many seconds the clock of the present process is ahead of the Kafka's."""
+    process = sched.current.process if sched is not None and sched.current is not None else None
+    return 0.0 if process is None else process.ahead
 
 
 def sleep(seconds: float) -> None:

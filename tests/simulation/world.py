@@ -8,6 +8,7 @@ library and all other packages keep the real modules.
 from __future__ import annotations
 
 import ast
+import asyncio
 import builtins
 import importlib
 import importlib.machinery
@@ -17,9 +18,9 @@ import sys
 import types
 from typing import Any, Final
 
-from tests.simulation import threads
+from tests.simulation import loops, threads
 
-PACKAGES: Final = ("engine", "client", "testing", "mapping", "message", "txn", "selector", "observe")
+PACKAGES: Final = ("aio", "engine", "client", "testing", "mapping", "message", "txn", "selector", "observe")
 SWITCHED: Final = ("kjms.engine", "kjms.client")  # where a run may switch between statements
 INTERRUPTS: Final = "kjms.engine.interrupts"  # its conditions and events rest on the insides of those of Python
 MARK: Final = "_simulated_statement"
@@ -108,7 +109,10 @@ def install() -> None:
     """
     if "kjms" in sys.modules:
         raise RuntimeError("kjms was imported before the simulation was installed")
-    threads.MODULES["concurrent.futures"] = _anew("concurrent.futures._base")
+    futures = threads.MODULES["concurrent.futures"] = _anew("concurrent.futures._base")
+    loops.ThreadPool.Future = futures.Future
+    futures.ThreadPoolExecutor = loops.ThreadPool  # type: ignore[attr-defined]
+    asyncio.futures.concurrent = types.SimpleNamespace(futures=futures)  # type: ignore[attr-defined]
     sys.meta_path.insert(0, _Finder)
     os.getpid = lambda: 4242  # a part of names
     import kjms
