@@ -11,6 +11,7 @@ from kjms._lazy import loader
 
 if TYPE_CHECKING:
     from kjms.admin._admin import Admin
+    from kjms.admin._compatibility import Fitness, Ping
     from kjms.admin._figures import (
         ConnectionFigures,
         ConsumerFigures,
@@ -44,9 +45,11 @@ _MODULES = {
     "DeadLetterQueue": "kjms.admin._messages",
     "DelayedMessage": "kjms.admin._figures",
     "DestinationFigures": "kjms.admin._figures",
+    "Fitness": "kjms.admin._compatibility",
     "MessageFigures": "kjms.admin._messages",
     "OnProgress": "kjms.admin._messages",
     "Page": "kjms.admin._messages",
+    "Ping": "kjms.admin._compatibility",
     "Progress": "kjms.admin._messages",
     "QueueFigures": "kjms.admin._figures",
     "Redeliveries": "kjms.admin._figures",
@@ -66,9 +69,11 @@ __all__ = [
     "DeadLetterQueue",
     "DelayedMessage",
     "DestinationFigures",
+    "Fitness",
     "MessageFigures",
     "OnProgress",
     "Page",
+    "Ping",
     "Progress",
     "QueueFigures",
     "Redeliveries",

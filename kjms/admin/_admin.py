@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kjms.admin._changes import Changes, Choice
 from kjms.admin._cluster import ClusterFigures
+from kjms.admin._compatibility import Fitness, Ping, fitness, ping_of
 from kjms.admin._destinations import Destinations
 from kjms.admin._letters import causes_of, count_every_queue, count_letters, queue_of
 from kjms.admin._reader import MessageReader, selector_of
@@ -90,6 +91,28 @@ class Admin(ClusterFigures):
         super().close()
         if self._is_own:
             self._connection.close()
+
+    # The cluster.
+
+    def ping(self) -> Ping:
+        """Return how fast the cluster answers, and which Kafka it is like; nothing changes.
+
+        Raises:
+            JMSException: The broker does not answer.
+        """
+        return ping_of(self._engine.trial().ask())
+
+    def compatibility(self) -> list[Fitness]:
+        """Return what kjms needs of a Kafka, and whether this one has it: some seconds, on topics of its own.
+
+        It creates two topics whose names begin with ``kjms-ping-``, a consumer group and a transactional producer, and
+        deletes them at the end.
+
+        Raises:
+            JMSException: The broker does not answer.
+        """
+        trial = self._engine.trial()
+        return fitness(trial.ask().apis, trial.run())
 
     # Messages.
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kjms.engine.admin.scopes import Backlog, Scope
     from kjms.engine.admin.survey import Survey
     from kjms.engine.admin.topics import WantedTopic
+    from kjms.engine.admin.trial import Failure, Pong
     from kjms.engine.browsing import Browsing
     from kjms.engine.callback_threads import Callbacks
     from kjms.engine.consumer.client import COMMIT_SECONDS
@@ -66,6 +67,7 @@ _MODULES = {
     "Delivery": "kjms.engine.consumer.delivery",
     "Engine": "kjms.engine.engine",
     "Event": "kjms.engine.interrupts",
+    "Failure": "kjms.engine.admin.trial",
     "Found": "kjms.engine.subscriptions.definitions",
     "KafkaSource": "kjms.engine.consumer.kafka_source",
     "MessageSource": "kjms.engine.consumer.delivery",
@@ -78,6 +80,7 @@ _MODULES = {
     "STREAK": "kjms.engine.consumer.rotation",
     "LostError": "kjms.engine.transactions.errors",
     "Member": "kjms.engine.admin.admin",
+    "Pong": "kjms.engine.admin.trial",
     "Position": "kjms.engine.admin.scan",
     "ProgramName": "kjms.engine.settings",
     "Publisher": "kjms.engine.publisher",
@@ -128,6 +131,7 @@ __all__ = [
     "Delivery",
     "Engine",
     "Event",
+    "Failure",
     "Found",
     "GroupProgress",
     "Identity",
@@ -137,6 +141,7 @@ __all__ = [
     "Member",
     "MessageSource",
     "PeriodicMessage",
+    "Pong",
     "Position",
     "ProgramName",
     "Publisher",

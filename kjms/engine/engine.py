@@ -27,6 +27,7 @@ from kjms.engine.admin.scan import Position, Scan
 from kjms.engine.admin.scopes import Scope
 from kjms.engine.admin.survey import Survey
 from kjms.engine.admin.topics import Topics, WantedTopic
+from kjms.engine.admin.trial import Trial
 from kjms.engine.browsing import Browsing
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.kafka_source import KafkaSource
@@ -160,6 +161,11 @@ class Engine:
         """Return what counts the messages of many destinations, which the caller closes."""
         reading, timeout = consumer_settings(self.settings, None), self.options.send_timeout / 1000
         return Survey(self.topics, reading, self.sources.flush_queue, timeout, self.skipped, self.tuning)
+
+    def trial(self) -> Trial:
+        """Return what tries the cluster out, with clients of its own."""
+        reading, timeout = partial(consumer_settings, self.settings), self.options.send_timeout / 1000
+        return Trial(admin_settings(self.settings), producer_settings(self.settings), reading, timeout)
 
     def statistics(self) -> EngineStatistics:
         """Return what the engine holds and does now; it asks nothing of Kafka."""

@@ -57,7 +57,7 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
         (1, "tests/unit/test_cluster_page.py::test_the_pages_factories_can_be_made"),
         (1, "tests/unit/test_cluster_page.py::test_the_pages_figures_are_there"),
     ],
-    ("docs/cluster.md", "sh"): [(2, "a program that comes with Kafka, and not with its jars")],
+    ("docs/cluster.md", "sh"): [(2, "a program that comes with Kafka, and not with its jars"), (1, PARSED)],
     ("docs/commands.md", "console"): [
         (11, "tests/integration/cli/test_cli_demo_and_documents.py::test_the_page_on_the_commands_is_true")
     ],
