@@ -12,6 +12,7 @@ from kjms._lazy import loader
 if TYPE_CHECKING:
     from kjms.admin._admin import Admin
     from kjms.admin._compatibility import Fitness, Ping
+    from kjms.admin._examination import Finding
     from kjms.admin._figures import (
         ConnectionFigures,
         ConsumerFigures,
@@ -45,6 +46,7 @@ _MODULES = {
     "DeadLetterQueue": "kjms.admin._messages",
     "DelayedMessage": "kjms.admin._figures",
     "DestinationFigures": "kjms.admin._figures",
+    "Finding": "kjms.admin._examination",
     "Fitness": "kjms.admin._compatibility",
     "MessageFigures": "kjms.admin._messages",
     "OnProgress": "kjms.admin._messages",
@@ -69,6 +71,7 @@ __all__ = [
     "DeadLetterQueue",
     "DelayedMessage",
     "DestinationFigures",
+    "Finding",
     "Fitness",
     "MessageFigures",
     "OnProgress",

@@ -11,6 +11,7 @@ from kjms.admin._changes import Changes, Choice
 from kjms.admin._cluster import ClusterFigures
 from kjms.admin._compatibility import Fitness, Ping, fitness, ping_of
 from kjms.admin._destinations import Destinations
+from kjms.admin._examination import Examination, Finding
 from kjms.admin._letters import causes_of, count_every_queue, count_letters, queue_of
 from kjms.admin._reader import MessageReader, selector_of
 from kjms.client.connection import Connection
@@ -113,6 +114,44 @@ class Admin(ClusterFigures):
         """
         trial = self._engine.trial()
         return fitness(trial.ask().apis, trial.run())
+
+    def examine(self) -> list[Finding]:
+        """Return what faults have left in the cluster, and what may lose messages; nothing changes.
+
+        It looks at transactions that stay open, at what ended programs, deleted destinations and ended subscriptions
+        have left, at records of kjms's own that cannot be read, at delayed messages that are overdue, and at settings
+        of topics. It takes some seconds: programs that do not answer are asked again for six seconds, and a
+        transaction that is open is observed for 45.
+
+        Raises:
+            JMSSecurityException: The broker does not let this user look.
+            JMSException: The broker does not answer.
+        """
+        return self._examination().findings()
+
+    def repair(self, finding: Finding) -> None:
+        """Repair what was found, after another look whether that is still right.
+
+        Programs may run meanwhile: what they use is not touched. To repair what is repaired already does nothing, or
+        raises an error that says so.
+
+        Args:
+            finding: One that `examine` of this `Admin` returned.
+
+        Raises:
+            ValueError: It is not repairable: its ``remedy`` says what to do.
+            JMSSecurityException: The broker does not let this user change that.
+            JMSException: It is used again, or the broker does not answer.
+        """
+        if not finding.repairable:
+            raise ValueError(f"kjms does not repair {finding.kind} {finding.subject}: {finding.remedy}")
+        finding.repair()
+
+    def _examination(self) -> Examination:
+        engine = self._engine
+        return Examination(
+            self._cluster, engine.leftovers(), self._survey, self._scopes, self._find_queues, engine.tuning
+        )
 
     # Messages.
 

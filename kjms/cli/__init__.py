@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "exporter": "serve Prometheus metrics of all queues and subscriptions of a cluster",
     "console": "serve a web page, and a JSON API, to see and steer queues and messages",
     "ping": "ask a cluster whether it is there, and whether it has what kjms needs",
+    "doctor": "find what faults have left in a cluster, and repair it",
     "health": "ask a running worker, gateway, bridge, console or exporter whether it is alive or ready",
     "subscriptions": "list subscriptions and their backlog, or delete one",
     "consumers": "list the programs that consume queues and subscriptions",

@@ -12,6 +12,7 @@ from kjms._lazy import loader
 if TYPE_CHECKING:
     from kjms.engine.admin.admin import Admin, Member
     from kjms.engine.admin.group_progress import GroupProgress
+    from kjms.engine.admin.leftovers import Leftover, Leftovers
     from kjms.engine.admin.scan import Position, Scan, Scanned
     from kjms.engine.admin.scopes import Backlog, Scope
     from kjms.engine.admin.survey import Survey
@@ -78,6 +79,8 @@ _MODULES = {
     "NON_DURABLE": "kjms.engine.subscriptions.definitions",
     "PeriodicMessage": "kjms.engine.delayed.inspection",
     "STREAK": "kjms.engine.consumer.rotation",
+    "Leftover": "kjms.engine.admin.leftovers",
+    "Leftovers": "kjms.engine.admin.leftovers",
     "LostError": "kjms.engine.transactions.errors",
     "Member": "kjms.engine.admin.admin",
     "Pong": "kjms.engine.admin.trial",
@@ -137,6 +140,8 @@ __all__ = [
     "Identity",
     "InboxLook",
     "KafkaSource",
+    "Leftover",
+    "Leftovers",
     "LostError",
     "Member",
     "MessageSource",

@@ -21,6 +21,8 @@ from kjms.engine.admin.bookkeeping import Bookkeeping
 from kjms.engine.admin.dead_letter_check import DeadLetterCheck
 from kjms.engine.admin.group_progress import GroupProgress, find_progress
 from kjms.engine.admin.kinds import DestinationKinds
+from kjms.engine.admin.leftovers import Leftovers
+from kjms.engine.admin.questions import Questions
 from kjms.engine.admin.registry import Registry
 from kjms.engine.admin.retention import RetentionCleaner
 from kjms.engine.admin.scan import Position, Scan
@@ -126,7 +128,7 @@ class Engine:
             self.monitor.observed,
             self._is_out,
         )
-        self.subscriptions = Subscriptions(self.registry, self.topics, timeout, self.schedule.ends)
+        self.subscriptions = Subscriptions(self.registry, self.topics, timeout, self.schedule.ends, bookkeeping.forget)
         inboxes = InboxFactory(
             name,
             str(self.settings.get("sasl.username") or "anonymous"),
@@ -161,6 +163,22 @@ class Engine:
         """Return what counts the messages of many destinations, which the caller closes."""
         reading, timeout = consumer_settings(self.settings, None), self.options.send_timeout / 1000
         return Survey(self.topics, reading, self.sources.flush_queue, timeout, self.skipped, self.tuning)
+
+    def leftovers(self) -> Leftovers:
+        """Return what finds what faults have left in the cluster."""
+        timeout = self.options.send_timeout / 1000
+        return Leftovers(
+            self.admin,
+            self.topics,
+            self.registry,
+            self.subscriptions,
+            self.overflows.bookkeeping,
+            Questions(self.topics, timeout),
+            self.prompt,
+            consumer_settings(self.settings, None),
+            timeout,
+            self.tuning.open_transaction_seconds,
+        )
 
     def trial(self) -> Trial:
         """Return what tries the cluster out, with clients of its own."""

@@ -39,6 +39,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import (
+    AlterConfigOpType,
     BrokerMetadata,
     ClusterMetadata,
     ConfigEntry,
@@ -72,6 +73,7 @@ __all__ = [
     "OFFSET_INVALID",
     "OFFSET_STORED",
     "AdminPort",
+    "AlterConfigOpType",
     "BrokerMetadata",
     "ClusterMetadata",
     "ConfigEntry",
@@ -288,6 +290,11 @@ class AdminPort(Protocol):
         self, resources: list[ConfigResource], *, request_timeout: float
     ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
         """Return the settings of *resources*."""
+
+    def incremental_alter_configs(
+        self, resources: list[ConfigResource], *, request_timeout: float
+    ) -> dict[ConfigResource, Future[None]]:
+        """Change the settings that *resources* name, and no others."""
 
     def list_offsets(
         self,

@@ -77,6 +77,7 @@ class Tuning:
     outage_pause_seconds: float = 0.1
     registry_grace_seconds: float = 5.0
     registry_questions: int = 6
+    open_transaction_seconds: float = 45.0
     inbox_unread: int = 4_096
     inbox_retention_records: int = 10_000
     inbox_retention_seconds: float = 30.0

@@ -20,6 +20,7 @@ __all__ = [
     "ARCHIVES",
     "BOOKKEEPING",
     "INBOX",
+    "MAX_LENGTH",
     "REDELIVERIES",
     "REGISTRY",
     "archive_group",

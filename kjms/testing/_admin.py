@@ -260,6 +260,19 @@ class MemoryAdmin(MemoryClient):
             "describe_configs", resources, request_timeout, describe, topic=lambda resource: str(resource.name)
         )
 
+    def incremental_alter_configs(
+        self, resources: list[ConfigResource], *, request_timeout: float = 60
+    ) -> dict[ConfigResource, Future[None]]:
+        def change(resource: ConfigResource) -> None:
+            topic = self._cluster.topics.get(resource.name)
+            if topic is None:
+                raise refused(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            topic.settings.update({entry.name: entry.value for entry in resource.incremental_configs})
+
+        return self._each(
+            "alter_configs", resources, request_timeout, change, topic=lambda resource: str(resource.name)
+        )
+
     def list_offsets(
         self,
         partitions: Mapping[TopicPartition, OffsetSpec],

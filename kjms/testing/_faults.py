@@ -22,6 +22,7 @@ Operation: TypeAlias = Literal[
     "describe_configs",
     "create_topic",
     "alter_topic",
+    "alter_configs",
     "delete_topic",
     "delete_records",
     "describe_groups",
@@ -36,7 +37,7 @@ Operation: TypeAlias = Literal[
 Repeated: TypeAlias = Literal["send_offsets", "commit_transaction", "abort_transaction"]
 """Requests of a transaction that the client repeats by itself."""
 
-Right: TypeAlias = Literal["Read", "Write", "Create", "Delete", "Alter", "Describe", "DescribeConfigs"]
+Right: TypeAlias = Literal["Read", "Write", "Create", "Delete", "Alter", "AlterConfigs", "Describe", "DescribeConfigs"]
 """What an ACL of Kafka allows."""
 
 RIGHTS: Final[dict[str, Right]] = {
@@ -50,6 +51,7 @@ RIGHTS: Final[dict[str, Right]] = {
     "describe_configs": "DescribeConfigs",
     "create_topic": "Create",
     "alter_topic": "Alter",
+    "alter_configs": "AlterConfigs",
     "delete_topic": "Delete",
     "delete_records": "Delete",
     "describe_groups": "Describe",

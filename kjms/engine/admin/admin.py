@@ -13,6 +13,8 @@ from kjms.engine.admin.topics import QUEUE_CONFIG, Topics
 from kjms.engine.delayed.inspection import DelayedMessages
 from kjms.engine.delayed.schedule import Schedule
 from kjms.engine.kafka import (
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     IsolationLevel,
     KafkaError,
@@ -148,6 +150,32 @@ class Admin:
             if own is not None:
                 found[resource.name] = {name: own[name].value for name in names}
         return found
+
+    def replicas(self) -> tuple[int, dict[str, int]]:
+        """Return how many brokers there are, and how many replicas each topic has: the least of its partitions."""
+        doing = "list the topics"
+        try:
+            found = self._topics.admin.list_topics(timeout=self._timeout)
+        except KafkaException as error:
+            raise jms_error(error, doing) from error
+        least = {
+            name: min((len(each.replicas) for each in topic.partitions.values()), default=0)
+            for name, topic in found.topics.items()
+        }
+        return len(found.brokers), least
+
+    def change_settings(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Change *settings* of *topic*, and no others."""
+        operation = AlterConfigOpType.SET
+        entries = [ConfigEntry(name, value, incremental_operation=operation) for name, value in settings.items()]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        answers = self._topics.admin.incremental_alter_configs([resource], request_timeout=self._timeout)
+        try:
+            for answer in answers.values():
+                answer.result()
+        except KafkaException as error:
+            doing = f"change the settings of the Kafka topic {topic!r}"
+            raise jms_error(error, doing, to="AlterConfigs", topic=topic) from error
 
     def create(
         self,

@@ -217,6 +217,14 @@ class Claims:
         rows = [row for row in list(self._rows.values()) if row[3] == engine]
         return [Claim(*row).value.get("process") for row in rows] or [None]
 
+    def engines(self) -> set[str]:
+        """Return the engines that have locks or uses."""
+        return {row[3] for row in list(self._rows.values()) if row[0].startswith((LOCK, USE))}
+
+    def resources(self, engine: str) -> list[str]:
+        """Return what the locks and uses of *engine* are on."""
+        return [row[2] for row in list(self._rows.values()) if row[3] == engine and row[0].startswith((LOCK, USE))]
+
     def left_by(self, engine: str) -> list[str]:
         """Return the keys to take away when *engine* is gone: all but definitions, which outlive it."""
         rows = list(self._rows.values())

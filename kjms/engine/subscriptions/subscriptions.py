@@ -104,6 +104,7 @@ class Subscriptions:
         topics: What is known of the cluster's topics.
         timeout: Seconds to wait for Kafka.
         ends_of_delayed: Gives the end of each partition with a topic's messages that are not due yet.
+        forget: Deletes the copies of what a group committed for these topics and partitions.
     """
 
     def __init__(
@@ -112,7 +113,9 @@ class Subscriptions:
         topics: Topics,
         timeout: float,
         ends_of_delayed: Callable[[str], Mapping[int, int]],
+        forget: Callable[[str, Iterable[tuple[str, int]]], None],
     ) -> None:
+        self._forget = forget
         self._registry = registry
         self._topics = topics
         self._timeout = timeout
@@ -433,7 +436,9 @@ class Subscriptions:
         topics = [overflow(topic, group), handover(topic, group), interest(topic, group)]
         try:
             self._topics.coordinators.delete(group, is_left=True)
+            there = self._topics.counts([topic, *topics])
             self._topics.delete(topics, self._timeout)
+            self._forget(group, [(each, number) for each, count in there.items() for number in range(count)])
         except (KafkaException, JMSException) as error:
             _log.info("%s", jms_error(error, doing) if isinstance(error, KafkaException) else f"{doing}: {error}")
 
