@@ -7,14 +7,13 @@ from typing import Final
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.mapping.amqp import AmqpMessage
 from kjms.mapping.amqp._names import DEST, REPLY_TO
+from kjms.mapping.dead_letters import CAUSE, DELIVERIES
 from kjms.message import Message
 
 __all__ = ["BRIDGES", "DUPLICATE_ID", "here", "inward", "marked", "outward", "there", "unmarked_only"]
 
 BRIDGES: Final = "JMS_kjms_Bridges"
 """A property of messages that came over bridges: ``;NAME;NAME;``."""
-DELIVERIES: Final = "JMS_kjms_Deliveries"
-"""A property of messages that had been delivered before they came: how often."""
 LARGEST_COUNT: Final = (1 << 32) - 1
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 """A property by which ActiveMQ Artemis knows a message that it has already."""
@@ -88,7 +87,7 @@ def outward(
     properties = message.application_properties
     properties[BRIDGES] = marked(properties.get(BRIDGES), name)
     properties[DUPLICATE_ID] = duplicate_id  # not the one that it came with, which the broker may know
-    before = properties.pop(DELIVERIES, None)
+    before = None if CAUSE in properties else properties.pop(DELIVERIES, None)  # those of a dead letter were here
     if isinstance(before, int) and before > 0:
         message.header.delivery_count = min((message.header.delivery_count or 0) + before, LARGEST_COUNT)
     message.properties.to = to

@@ -16,6 +16,7 @@ from kjms.destinations import Destination, parse_destination
 from kjms.errors import MessageFormatException, shown
 from kjms.mapping._encode import LAYOUT_VERSION
 from kjms.mapping._record import SourceRecord
+from kjms.mapping.dead_letters import CAUSE, NUMBERS
 from kjms.mapping.delayed import DELAYED
 from kjms.mapping.temporary import TO
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
@@ -59,6 +60,9 @@ def decode(record: SourceRecord, destination: Destination, delivery_count: int =
     message = _new(layout.message_class)
     message._reader = layout
     message._types = layout.types
+    if CAUSE in properties:
+        numbers = {name: NUMBERS[name] for name, data in properties.items() if name in NUMBERS and data is not None}
+        message._types = {**layout.types, **numbers}
     message._properties = properties
     message._mixed = True
     message._properties_read_only = True
@@ -149,7 +153,7 @@ class Layout:
 
     def read_property(self, message: Message, name: str, data: bytes) -> Value:
         """Return the value of the property *name*; one that is not of its type is the string that stands there."""
-        kind = self.types.get(name)
+        kind = message._types.get(name)
         value: Value
         try:
             if kind is None:

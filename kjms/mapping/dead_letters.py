@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kjms.mapping._record import KafkaRecord, SourceRecord
@@ -20,6 +20,7 @@ __all__ = [
     "FIRST_FAILURE",
     "HOST",
     "LAST_FAILURE",
+    "NUMBERS",
     "OFFSET",
     "PARTITION",
     "PROCESS",
@@ -49,6 +50,19 @@ LAST_FAILURE: Final = "JMS_kjms_LastFailure"
 FAILURE: Final = (EXCEPTION, EXCEPTION_TEXT, TRACEBACK, HOST, PROCESS, FIRST_FAILURE, LAST_FAILURE)
 # Where a delayed message waited goes as well: it says which subscriptions of a topic are to get it, and no more does.
 OWN: Final = frozenset({CAUSE, DESTINATION, TOPIC, PARTITION, OFFSET, DELIVERIES, EXPIRATION, CUT, DELAYED, *FAILURE})
+NUMBERS: Final[Mapping[str, str]] = {
+    DELIVERIES: "int",
+    PARTITION: "int",
+    OFFSET: "long",
+    EXPIRATION: "long",
+    PROCESS: "int",
+    FIRST_FAILURE: "long",
+    LAST_FAILURE: "long",
+}
+"""The types of those properties of a dead letter that are numbers: their names say it, and no header does.
+
+So they are numbers also where the message has no header for the types of its properties.
+"""
 EXPIRES: Final = "JMSExpiration"
 DETAILS: Final = "details"
 """What `CUT` says where the text and the traceback of the exception are left out: of the message itself, nothing is."""

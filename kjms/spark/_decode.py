@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kjms.errors import MessageFormatException
 from kjms.mapping import body_schema
+from kjms.mapping.dead_letters import NUMBERS
 from kjms.selector import parse_selector
 from kjms.spark import _sources
 from kjms.spark._predicates import BOUND, predicate
@@ -15,6 +16,7 @@ from kjms.spark._require import require_avro
 from kjms.spark._sources import (
     FIELDS,
     HELPERS,
+    IS_DEAD_LETTER,
     IS_LAYOUT,
     KEY_TEXT,
     LAYOUT,
@@ -251,7 +253,13 @@ def property_types() -> str:
     """Return the types of those properties that are no strings."""
     start = "concat(',', n, '=')"
     said = f"substring_index(substring_index({TYPES}, {start}, -1), ',', 1)"
-    declared = case((f"contains({TYPES}, {start})", said), (f"n = 'JMSXGroupSeq' AND NOT {IS_LAYOUT}", "'int'"))
+    longs = ", ".join(quoted(name) for name, kind in NUMBERS.items() if kind == "long")
+    numbers = f"CASE WHEN n IN ({longs}) THEN 'long' ELSE 'int' END"
+    declared = case(
+        (f"n IN ({', '.join(map(quoted, NUMBERS))}) AND {IS_DEAD_LETTER}", numbers),
+        (f"contains({TYPES}, {start})", said),
+        (f"n = 'JMSXGroupSeq' AND NOT {IS_LAYOUT}", "'int'"),
+    )
     kinds = f"transform_values({properties()}, (n, t) -> named_struct('k', {declared}, 't', t))"
     valid = f"map_filter({kinds}, (n, v) -> {is_valid('v.k', 'v.t')})"
     return f"transform_values({valid}, (n, v) -> v.k)"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+from kjms.mapping.dead_letters import CAUSE, NUMBERS
 from kjms.spark._sql import case, is_whole, quoted
 
 __all__ = ["FIELDS", "HELPERS", "Decoded", "Record", "Source", "found", "long_of", "text_of"]
@@ -46,6 +47,7 @@ HELPERS: Final = (
 """Columns that are added to Kafka's, one step after the other, so that no record is searched more often than needed."""
 
 IS_LAYOUT: Final = f"({LAYOUT} IS NOT NULL)"
+IS_DEAD_LETTER: Final = f"array_contains({NAMES}, {quoted(CAUSE)})"
 
 
 class Source(Protocol):
@@ -119,6 +121,8 @@ class Record:
         branches = [(f"contains({TYPES}, {start})", declared)]
         if name == "JMSXGroupSeq":
             branches.insert(0, (f"NOT {IS_LAYOUT}", "'int'"))
+        if name in NUMBERS:
+            branches.insert(0, (IS_DEAD_LETTER, quoted(NUMBERS[name])))
         return case(*branches)
 
     def field(self, name: str) -> tuple[str, str] | None:

@@ -87,6 +87,22 @@ def test_a_message_dies_when_its_last_transaction_is_rolled_back(
         )
 
 
+def test_dead_letters_are_selected_by_their_numbers(kafka: Any, queue: Queue, dead: Queue) -> None:
+    """What counts deliveries, and times, is a number to selectors of consumers and of browsers."""
+    before = time.time_ns() // 1_000_000
+    letters_of_a_listener(kafka, queue, fails, "bad", redelivery=RedeliveryPolicy(max_deliveries=3))
+    with factory(kafka).create_connection() as connection, connection.create_session() as session:
+        connection.start()
+        for selector, matches in (
+            ("JMS_kjms_Deliveries >= 3", True),
+            ("JMS_kjms_Deliveries > 3", False),
+            (f"JMS_kjms_LastFailure >= {before} AND JMS_kjms_OriginalOffset = 0", True),
+        ):
+            with session.create_browser(dead, selector) as browser:
+                assert len(list(browser)) == matches
+        assert session.create_consumer(dead, "JMS_kjms_Deliveries BETWEEN 2 AND 4").receive(WAIT_MS) is not None
+
+
 @pytest.mark.parametrize("mode", [Session.CLIENT_ACKNOWLEDGE, Session.INDIVIDUAL_ACKNOWLEDGE])
 def test_a_message_dies_when_its_session_recovers(
     kafka: Any, queue: Queue, dead: Queue, eventually: Eventually, mode: int

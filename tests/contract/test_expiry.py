@@ -122,12 +122,12 @@ def test_an_expired_message_goes_to_the_expiry_queue(kafka: Any, queue: Queue) -
         assert (moved.get_short_property("size"), moved.jms_expiration) == (7, 0)
         assert {name: value for name, value in moved.properties.items() if name.startswith("JMS_kjms_")} == {
             "JMS_kjms_Cause": "expired",
-            "JMS_kjms_Deliveries": "0",
+            "JMS_kjms_Deliveries": 0,
             "JMS_kjms_OriginalDestination": str(queue),
             "JMS_kjms_OriginalTopic": queue.queue_name,
-            "JMS_kjms_OriginalPartition": "0",
-            "JMS_kjms_OriginalOffset": "0",
-            "JMS_kjms_OriginalExpiration": str(sent.jms_expiration),
+            "JMS_kjms_OriginalPartition": 0,
+            "JMS_kjms_OriginalOffset": 0,
+            "JMS_kjms_OriginalExpiration": sent.jms_expiration,
         }
         assert list(session.create_browser(queue)) == []
 

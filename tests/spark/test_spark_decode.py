@@ -11,7 +11,11 @@ from spark_records import Source
 from kjms import BytesMessage, MapMessage, ObjectMessage, Queue, StreamMessage, TextMessage
 from kjms.errors import JMSException, MessageFormatException
 from kjms.mapping import KafkaRecord, decode
+from kjms.selector import parse_selector
 from kjms.spark import decode as spark_decode
+from kjms.spark._decode import with_helpers
+from kjms.spark._predicates import predicate
+from kjms.spark._sources import Record
 
 COUNT = 1_000
 COMPILED_BYTES = 8_000  # of bytecode: HotSpot's HugeMethodLimit
@@ -114,6 +118,18 @@ def test_damaged_and_foreign_records_read_in_spark_as_in_python(records):
         if different:
             wrong.append((different, record))
     assert wrong == []
+
+
+def test_the_numbers_of_dead_letters_are_numbers(records):
+    """Their names say so, as to Python: in decoded columns and to selectors."""
+    own = [("JMS_kjms_Deliveries", b"3"), ("JMS_kjms_LastFailure", b"1795282324098"), ("JMS_kjms_Host", b"7")]
+    dead = KafkaRecord(None, b"x", [("kjms", b"1;text;n=int"), ("n", b"5"), ("JMS_kjms_Cause", b"c"), *own], 0)
+    given = [dead, dead._replace(headers=[("JMS_kjms_Cause", b"c"), *own]), dead._replace(headers=own)]
+    rows = sorted(spark_decode(records(given)).collect(), key=lambda row: row["offset"])
+    numbers = {"JMS_kjms_Deliveries": "int", "JMS_kjms_LastFailure": "long"}
+    assert [row["propertyTypes"] for row in rows] == [{"n": "int", **numbers}, numbers, {}]
+    chosen = predicate(parse_selector("JMS_kjms_Deliveries >= 3").tree, Record()).expression
+    assert [row["offset"] for row in with_helpers(records(given)).where(chosen).collect()] == [0, 1]
 
 
 def test_damage_is_told(records):
