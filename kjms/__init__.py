@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from kjms.client.topic_subscriber import TopicSubscriber
     from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
     from kjms.options import DeliveryMode, DestinationOptions, RedeliveryPolicy, SessionMode
+    from kjms.verdicts import Reject, Retry
 
 _MODULES = {
     "BytesMessage": "kjms.message",
@@ -95,6 +96,8 @@ _MODULES = {
     "QueueSender": "kjms.client.domains",
     "QueueSession": "kjms.client.domains",
     "RedeliveryPolicy": "kjms.options",
+    "Reject": "kjms.verdicts",
+    "Retry": "kjms.verdicts",
     "Session": "kjms.client.session",
     "SessionMode": "kjms.options",
     "StreamMessage": "kjms.message",
@@ -152,8 +155,10 @@ __all__ = [
     "QueueSender",
     "QueueSession",
     "RedeliveryPolicy",
+    "Reject",
     "ResourceAllocationException",
     "ResourceAllocationRuntimeException",
+    "Retry",
     "Session",
     "SessionMode",
     "StreamMessage",

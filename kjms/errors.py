@@ -34,6 +34,7 @@ __all__ = [
     "JMSException",
     "JMSRuntimeException",
     "JMSSecurityException",
+    "MessageBodyException",
     "MessageEOFException",
     "MessageFormatException",
     "MessageNotReadableException",
@@ -161,6 +162,13 @@ class MessageEOFException(JMSException, EOFError):
 
 class MessageFormatException(JMSException, ValueError):
     """A value of a type that a message cannot hold, or cannot be read as (JMS 2.0 §7.3)."""
+
+
+class MessageBodyException(MessageFormatException):
+    """A body that is not what the listener's annotation asks for; the text names the place and the rule, no value.
+
+    The message is a dead letter at once, unless the redelivery policy retries it (`kjms.RedeliveryPolicy.retry_on`).
+    """
 
 
 class MessageNotReadableException(JMSException, RuntimeError):

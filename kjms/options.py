@@ -5,8 +5,10 @@ Every duration is a whole number of milliseconds, and may be given as a `datetim
 
 from __future__ import annotations
 
+import builtins
 import enum
 import functools
+import sys
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -29,6 +31,8 @@ __all__ = [
     "checked_priority",
     "checked_types",
     "expiration",
+    "found_class",
+    "is_one_of",
     "made",
     "milliseconds",
     "seconds_to_wait",
@@ -224,6 +228,52 @@ def _positive(value: int | None, name: str) -> None:
         raise ValueError(f"{name} is a whole number of at least 1, not {shown(value)}")
 
 
+ExceptionClass = type[BaseException] | str
+"""A class of exceptions, or its dotted name, as a file has it; the name alone of one of Python's own."""
+
+
+def is_one_of(error: BaseException, classes: Iterable[ExceptionClass]) -> bool:
+    """Return whether *error* is of one of *classes*, or of a class below one.
+
+    A name stands for the class that it has in a module that is loaded; without that module nothing can raise it.
+
+    >>> is_one_of(KeyError(1), ["LookupError"]), is_one_of(KeyError(1), [ValueError, "shop.errors.Gone"])
+    (True, False)
+    """
+    chosen = (each if isinstance(each, type) else found_class(each) for each in classes)
+    return any(each is not None and isinstance(error, each) for each in chosen)
+
+
+def found_class(name: str) -> type[BaseException] | None:
+    """Return the class of exceptions that the dotted *name* means; None: no module that is loaded has one.
+
+    >>> found_class("ValueError"), found_class("shop.errors.Gone")
+    (<class 'ValueError'>, None)
+    """
+    module_name, _, attribute = name.rpartition(".")
+    module = sys.modules.get(module_name) if module_name else builtins
+    found = getattr(module, attribute, None)
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+
+
+def _exception_classes(value: Any, name: str) -> tuple[ExceptionClass, ...]:
+    """Return *value*, the setting *name*, as a tuple: classes of exceptions, and dotted names of such."""
+    if isinstance(value, str | type) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} is a tuple of classes of exceptions, or of their dotted names, not {shown(value)}")
+    classes = tuple(value)
+    for each in classes:
+        if isinstance(each, type):
+            if not issubclass(each, BaseException):
+                raise TypeError(f"{name} has classes of exceptions, and {each.__qualname__} is none")
+        elif not isinstance(each, str):
+            raise TypeError(f"{name} has classes of exceptions, or their dotted names, not {shown(each)}")
+        elif not all(part.isidentifier() for part in each.split(".")):
+            raise ValueError(f"{name}: {each!r} is no dotted name such as 'shop.errors.Gone'")
+        elif "." not in each and found_class(each) is None:
+            raise ValueError(f"{name}: Python has no exception {each!r}; name the module of others: 'module.{each}'")
+    return classes
+
+
 @dataclass(frozen=True)
 class RedeliveryPolicy:
     """How often, and when, a message that was not settled is delivered again.
@@ -238,6 +288,10 @@ class RedeliveryPolicy:
         count_crashes: For which messages a crash of the process counts as a delivery that failed. ``"held"``: for each
             that a session had and did not acknowledge. ``"last"``: for the one alone that each session received last;
             for programs whose sessions work on one message after the other, and acknowledge several together.
+        dead_letter_on: Classes of exceptions, or their dotted names: a message whose program raises one, or one of a
+            class below it, is a dead letter at once.
+        retry_on: The same: of other exceptions than these, a message is a dead letter at once. Empty, the default: each
+            exception is retried. `dead_letter_on` is looked at first, and `kjms.Retry` and `kjms.Reject` before both.
 
     Raises:
         TypeError: A value is of another type.
@@ -253,9 +307,13 @@ class RedeliveryPolicy:
     jitter: float = 0.0
     dead_letter: str = "{queue}.dlq"
     count_crashes: CountCrashes = "held"
+    dead_letter_on: tuple[ExceptionClass, ...] = ()
+    retry_on: tuple[ExceptionClass, ...] = ()
 
     def __post_init__(self) -> None:
         _checked_fields(self)
+        for name in ("dead_letter_on", "retry_on"):
+            object.__setattr__(self, name, _exception_classes(getattr(self, name), name))
         _positive(self.max_deliveries, "max_deliveries")
         if self.count_crashes not in ("held", "last"):
             raise ValueError(f"count_crashes is 'held' or 'last', not {shown(self.count_crashes)}")

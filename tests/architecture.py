@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT = Path(__file__).parents[1]
-VALUES: Final = frozenset({"_version", "destinations", "errors", "identifiers", "options"})
+VALUES: Final = frozenset({"_version", "destinations", "errors", "identifiers", "options", "verdicts"})
 """Modules of the root that all packages may import: a picture leaves them out."""
 
 

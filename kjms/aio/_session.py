@@ -239,7 +239,7 @@ class LoopSession(Session):
             return
         else:
             error = task._exception  # and not by `exception()`: asyncio reports an exception that nothing has taken
-        self._core.acknowledgement.loop_failed(error, consumer._slot)
+        self._core.acknowledgement.loop_failed(error, consumer._slot, judges=True)
 
     def keep_loops(self, consumers: Iterable[MessageConsumer]) -> None:
         """Note that the present task closes *consumers*: what a loop of its own has is done."""

@@ -6,7 +6,7 @@ Spec: JMS 2.0 §4.4.11.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -109,7 +109,12 @@ class Acknowledgement:
         self.received(delivery, message)
 
     def loop_failed(
-        self, error: BaseException | None, slot: Slot | None = None, failed: str = "the loop over its consumer"
+        self,
+        error: BaseException | None,
+        slot: Slot | None = None,
+        failed: str = "the loop over its consumer",
+        *,
+        judges: bool = False,
     ) -> None:
         """Note that *error* leaves the ``with`` statement of the session, or of the consumer of *slot*.
 
@@ -117,6 +122,7 @@ class Acknowledgement:
             error: What was raised; None: the loop's thread or task may still work on its message while another closes.
             slot: The consumer's; None: all of the session.
             failed: What raised it, for people.
+            judges: Whether it was raised for the message that was received last, and may be a verdict on it.
         """
 
     def listening(self, delivery: Delivery, message: Message) -> None:
@@ -129,16 +135,32 @@ class Acknowledgement:
     def listened(self, delivery: Delivery) -> None:
         """Note that the listener returned."""
 
-    def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
-        """Note that the listener raised: the message comes again, marked, as its policy says (JMS 2.0 §4.5.2)."""
+    def acknowledge_now(self, message: Message) -> None:
+        """Acknowledge *message*, which a listener or a loop works on, whatever becomes of the work.
+
+        Raises:
+            JMSException: Its partition was lost to another member of the group; the message is delivered there.
+        """
+        message.acknowledge()
+
+    def listener_failed(self, delivery: Delivery, error: BaseException) -> Slot | None:
+        """Note that the listener raised: the message comes again, marked, as its policy says (JMS 2.0 §4.5.2).
+
+        Return whose consumer is served next, where that was given messages of others back as well.
+        """
         delivery.attempts.cause = f"the listener raised {type(error).__name__}"
-        self._give_back([delivery], to=delivery.slot, error=error)
+        self._give_back([delivery], to=delivery.slot, error=error, judged=delivery)
+        return None
 
     def consumer_closes(self, slot: Slot) -> None:
         """Note that the consumer of *slot* closes, before it does."""
 
-    def recover(self) -> Slot | None:
-        """Deliver again what was dispatched and not acknowledged; return whose the oldest is (JMS 2.0 §4.4.11)."""
+    def recover(self, *, judges: bool = False) -> Slot | None:
+        """Deliver again what was dispatched and not acknowledged; return whose the oldest is (JMS 2.0 §4.4.11).
+
+        Args:
+            judges: Whether the exception that is handled now may be a verdict on the message that was received last.
+        """
         raise NotImplementedError
 
     def interrupt(self) -> None:
@@ -162,6 +184,7 @@ class Acknowledgement:
         to: Slot | None,
         error: BaseException | None = None,
         is_delayed: bool = False,
+        judged: Delivery | None = None,
     ) -> None:
         """Note that *deliveries* failed: each message is delivered again, or was delivered for the last time.
 
@@ -170,10 +193,18 @@ class Acknowledgement:
             to: The consumer that gets the messages again, after the policy's delay; None: any.
             error: What was raised, where that is known.
             is_delayed: Whether the policy's delay holds for any consumer, too.
+            judged: The one for which it was raised: a verdict, or the policy's word on such an exception, holds for it
+                alone. The others were received before, and come again.
         """
-        again = [delivery for delivery in deliveries if not self._redelivery.was_last(delivery, error)]
+        redelivery = self._redelivery
+        due: Callable[[Delivery], int] | None = redelivery.due if is_delayed or to is not None else None
+        rejected = None
+        if judged is not None and error is not None:
+            due = redelivery.due_as_asked(error, judged, due)
+            rejected = judged if redelivery.rejects(judged, error) else None
+        again = [each for each in deliveries if not redelivery.was_last(each, error, is_rejected=each is rejected)]
         for reader, mine in _by_reader(again):
-            reader.give_back(mine, to=to, due=self._redelivery.due if is_delayed or to is not None else None)
+            reader.give_back(mine, to=to, due=due)
 
     def disown(self, process: int) -> None:
         """Refuse every acknowledgement: this is a forked child of *process*, which has the messages."""
@@ -281,14 +312,21 @@ class Auto(Acknowledgement):
         self._looped.clear()
 
     def loop_failed(
-        self, error: BaseException | None, slot: Slot | None = None, failed: str = "the loop over its consumer"
+        self,
+        error: BaseException | None,
+        slot: Slot | None = None,
+        failed: str = "the loop over its consumer",
+        *,
+        judges: bool = False,
     ) -> None:
+        latest = next(reversed(self._looped), None) if slot is None else slot
         outcome = "had not asked for the next message" if error is None else f"raised {type(error).__name__}"
         for each in list(self._looped) if slot is None else [slot]:
             delivery = self._looped.pop(each, None)
             if delivery is not None:
                 delivery.attempts.cause = f"{failed} {outcome}"
-                self._give_back([delivery], to=None, error=error, is_delayed=True)
+                judged = delivery if judges and each is latest else None
+                self._give_back([delivery], to=None, error=error, is_delayed=True, judged=judged)
 
     def consumer_closes(self, slot: Slot) -> None:
         self._settle_looped(slot, is_urgent=True)
@@ -310,6 +348,16 @@ class Auto(Acknowledgement):
         """
         self._check_open()
 
+    def acknowledge_now(self, message: Message) -> None:
+        self._check_open()
+        heard = self._heard
+        if heard is not None:
+            assert heard.slot is not None
+            self.listened(heard)
+            self.before_next(heard.slot)
+        for slot in list(self._looped):
+            self.before_next(slot)
+
     def listened(self, delivery: Delivery) -> None:
         if self._heard is not None:
             self._heard = None
@@ -318,20 +366,22 @@ class Auto(Acknowledgement):
             else:
                 self._settle(delivery)
 
-    def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
+    def listener_failed(self, delivery: Delivery, error: BaseException) -> Slot | None:
         if self._heard is not None:
             self._heard = None
             super().listener_failed(delivery, error)
+        return None
 
-    def recover(self) -> Slot | None:
+    def recover(self, *, judges: bool = False) -> Slot | None:
         """Deliver again what a listener or a loop has: nothing else is unacknowledged."""
         again = [self._looped.pop(slot) for slot in list(self._looped)]
         if self._heard is not None:
             again.append(self._heard)
             self._heard = None
+        error = handled_exception() if judges else None
         for delivery in again:
             delivery.attempts.cause = "the session recovered"
-            self._give_back([delivery], to=delivery.slot)
+            self._give_back([delivery], to=delivery.slot, error=error, judged=again[-1])
         return again[0].slot if again else None
 
     def interrupt(self) -> None:
@@ -380,6 +430,7 @@ class Client(Acknowledgement):
         self._is_repeated = False  # whether the last message was not delivered for the first time
         self._unflushed: list[tuple[MessageSource, list[Receipt]]] = []  # what Kafka did not take
         self._is_awaited = False  # whether the listeners' thread may wait until fewer are unacknowledged
+        self._raised: BaseException | None = None  # for the message that was received last, before the session closes
 
     def must_wait(self) -> bool:
         self._is_awaited = True  # first: what is acknowledged from now on wakes the thread
@@ -414,8 +465,23 @@ class Client(Acknowledgement):
 
     listening = received
 
-    def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
-        """Leave it to the application: the message stays unacknowledged (JMS 2.0 §4.5.2)."""
+    def listener_failed(self, delivery: Delivery, error: BaseException) -> Slot | None:
+        """Carry out a verdict on the message; else leave it to the application, unacknowledged (JMS 2.0 §4.5.2)."""
+        if delivery in self._open and self._redelivery.judges(delivery, error):
+            del self._open[delivery]
+            return super().listener_failed(delivery, error)
+        return None
+
+    def loop_failed(
+        self,
+        error: BaseException | None,
+        slot: Slot | None = None,
+        failed: str = "the loop over its consumer",
+        *,
+        judges: bool = False,
+    ) -> None:
+        if judges and slot is None:
+            self._raised = error
 
     def acknowledge(self) -> None:
         """Acknowledge every message that the session has dispatched.
@@ -462,10 +528,10 @@ class Client(Acknowledgement):
                 " lost, to another consumer or in an outage; they are redelivered"
             )
 
-    def recover(self) -> Slot | None:
-        return self._deliver_again("the session recovered")
+    def recover(self, *, judges: bool = False) -> Slot | None:
+        return self._deliver_again("the session recovered", judges=judges)
 
-    def _deliver_again(self, cause: str) -> Slot | None:
+    def _deliver_again(self, cause: str, *, judges: bool) -> Slot | None:
         """Give each consumer of the session again what it had; return whose the oldest is.
 
         Where the program calls this while it handles an exception, that exception is taken for the cause.
@@ -481,8 +547,9 @@ class Client(Acknowledgement):
             by_slot.setdefault(delivery.slot, []).append(delivery)
         self._open = {}
         try:
+            judged = again[-1] if again and judges else None
             for slot, deliveries in by_slot.items():
-                self._give_back(deliveries, to=slot, error=error)
+                self._give_back(deliveries, to=slot, error=error, judged=judged if judged in deliveries else None)
         except BaseException:  # also Ctrl-C, at any point of it
             self._keep(again)
             raise
@@ -495,11 +562,12 @@ class Client(Acknowledgement):
     def close(self) -> None:
         self._is_closed = True
         again, self._open = list(self._open), {}
-        error = handled_exception()
+        error = self._raised or handled_exception()
         cause = "its session closed" if error is None else f"its session closed after {type(error).__name__}"
         for delivery in again:
             delivery.attempts.cause = cause
-        self._give_back(again, to=None, error=error)
+        judged = again[-1] if again and self._raised is not None else None
+        self._give_back(again, to=None, error=error, judged=judged)
 
 
 class Individual(Client):

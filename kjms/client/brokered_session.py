@@ -168,7 +168,7 @@ class Brokered(Acknowledgement):
     def consumer_closes(self, slot: Slot) -> None:
         self.give_back([each for each in self.of(slot) if self.take(each)], is_counted=False)
 
-    def recover(self) -> Slot | None:
+    def recover(self, *, judges: bool = False) -> Slot | None:
         raise IllegalStateException("recover: the messages of a brokered session are settled one by one")
 
     def close(self) -> None:

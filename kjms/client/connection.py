@@ -297,7 +297,7 @@ class Connection(AutoCloseable):
 
     def _close_after(self, error: BaseException) -> None:
         for session in list(self._sessions):
-            session._loop_failed(error)
+            session._loop_failed(error, judges=False)
         self.close()
 
     def _check_not_in_callback(self, doing: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine import Copy, destination_name
+from kjms.errors import MessageBodyException
 from kjms.mapping.dead_letters import (
     EXCEPTION,
     EXCEPTION_TEXT,
@@ -27,7 +28,8 @@ from kjms.mapping.dead_letters import (
     retried_record,
 )
 from kjms.mapping.temporary import letters_name
-from kjms.options import RedeliveryPolicy
+from kjms.options import RedeliveryPolicy, is_one_of
+from kjms.verdicts import Reject, Retry, Verdict
 
 if TYPE_CHECKING:
     from kjms.engine import Delivery, Engine, WantedTopic
@@ -35,7 +37,14 @@ if TYPE_CHECKING:
     from kjms.message import Message
     from kjms.options import FactoryOptions
 
-__all__ = ["Redelivery", "handled_exception", "retried_message", "with_handled_exception"]
+__all__ = [
+    "Redelivery",
+    "handled_exception",
+    "is_rejected",
+    "retried_message",
+    "says_all",
+    "with_handled_exception",
+]
 
 T = TypeVar("T")
 
@@ -85,15 +94,45 @@ class Redelivery:
         delay = policy.delay_before(delivery.count + releases, random.random())
         return self._engine.tuning.now_ms() + delay if delay else 0
 
-    def was_last(self, delivery: Delivery, error: BaseException | None) -> bool:
+    def judges(self, delivery: Delivery, error: BaseException) -> bool:
+        """Return whether *error*, a verdict or one that the policy names, decides more of *delivery* than its failure.
+
+        Args:
+            delivery: The delivery; a session has it.
+            error: What the program raised while it worked on it.
+        """
+        assert delivery.slot is not None
+        policy = self.policy(delivery.slot.reader.destination)
+        return isinstance(error, Verdict) or is_rejected(error, policy) or is_one_of(error, policy.retry_on)
+
+    def rejects(self, delivery: Delivery, error: BaseException) -> bool:
+        """Return whether *delivery*, for which the program raised *error*, was the last; note why, for people."""
+        assert delivery.slot is not None
+        is_last = is_rejected(error, self.policy(delivery.slot.reader.destination))
+        attempts = delivery.attempts
+        attempts.cause = _cause(error, attempts.cause, is_rejected=is_last)
+        return is_last
+
+    def due_as_asked(
+        self, error: BaseException | None, judged: Delivery, due: Callable[[Delivery], int] | None
+    ) -> Callable[[Delivery], int] | None:
+        """Return what says when messages may be delivered again: *due*, but of *judged* what *error* asks for."""
+        if not isinstance(error, Retry) or error.after is None:
+            return due
+        at = self._engine.tuning.now_ms() + error.after
+        return lambda delivery: at if delivery is judged else due(delivery) if due is not None else 0
+
+    def was_last(self, delivery: Delivery, error: BaseException | None, *, is_rejected: bool = False) -> bool:
         """Tell whether *delivery*, which failed, was the last; if so, move its message to the dead-letter queue.
 
         Args:
             delivery: The delivery; a session has it.
             error: What was raised, where that is known.
+            is_rejected: Whether it was the last however few there were.
         """
         assert delivery.slot is not None
-        if delivery.counted_if_failed < self.policy(delivery.slot.reader.destination).max_deliveries:
+        most = self.policy(delivery.slot.reader.destination).max_deliveries
+        if delivery.counted_if_failed < most and not is_rejected:
             return False
         self.dead_letter(delivery, error)
         return True
@@ -167,6 +206,32 @@ class Redelivery:
         return self._engine.wanted_topic(queue, self._options, like=delivery.record.topic() or "")
 
 
+def is_rejected(error: BaseException, policy: RedeliveryPolicy) -> bool:
+    """Return whether a message is a dead letter at once by *policy*, because its program raised *error*."""
+    if isinstance(error, Verdict):
+        return isinstance(error, Reject)
+    if is_one_of(error, policy.dead_letter_on):
+        return True
+    if policy.retry_on:  # what stops a program is no failure of its message, unless it is named
+        return isinstance(error, Exception) and not is_one_of(error, policy.retry_on)
+    return isinstance(error, MessageBodyException)
+
+
+def says_all(error: BaseException) -> bool:
+    """Return whether the text of *error* is for people and holds no value of a message: no traceback says more."""
+    return isinstance(error, Verdict | MessageBodyException)
+
+
+def _cause(error: BaseException, said: str, *, is_rejected: bool) -> str:
+    """Return why a message failed for which *error* was raised; *said* is what is known without looking at that."""
+    if isinstance(error, Verdict):
+        word = "rejected" if is_rejected else "to be retried"
+        return f"{word}: {error.reason[:LONGEST_TEXT]}" if error.reason else word
+    if isinstance(error, MessageBodyException):
+        return "its body is not what the listener takes"
+    return f"{said}, which is not retried" if is_rejected else said
+
+
 _handled: ContextVar[BaseException | None] = ContextVar("the exception that another thread handles", default=None)
 
 
@@ -209,7 +274,7 @@ def _failure(delivery: Delivery, error: BaseException | None, details: str | Non
         return failure, []
     failure.insert(0, (EXCEPTION, exception_name(error).encode("utf-8", "backslashreplace")))
     more: Headers = []
-    if details is not None:
+    if details is not None or says_all(error):
         more.append((EXCEPTION_TEXT, _text(error)[:LONGEST_TEXT].encode("utf-8", "backslashreplace")))
     if details == "traceback":
         lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))

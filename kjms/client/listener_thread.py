@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from kjms.client.dead_letters import says_all
 from kjms.engine import ConsumerSlot, Event, start_thread
 from kjms.errors import JMSException
 
@@ -230,8 +231,15 @@ class ListenerThread:
 
     def _listener_failed(self, error: BaseException, delivery: Delivery, count: int, message: Message) -> None:
         self._check_own("deliver")
-        _log.exception("a message listener raised: delivery %d of message %s", count, message.jms_message_id)
-        self._core.acknowledgement.listener_failed(delivery, error)
+        number = message.jms_message_id
+        if says_all(error):
+            name = type(error).__name__
+            _log.warning("a message listener raised %s: delivery %d of message %s: %s", name, count, number, error)
+        else:
+            _log.exception("a message listener raised: delivery %d of message %s", count, number)
+        first = self._core.acknowledgement.listener_failed(delivery, error)
+        if first is not None:
+            self.first = first
 
 
 class _Rivals:

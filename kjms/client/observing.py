@@ -319,8 +319,8 @@ class ObservedTransacted(_ObservedClient, Transacted):
             observation.sent(each)
         observation.settled(received)
 
-    def rollback(self) -> Slot | None:
-        return self._rolling_back(super().rollback)
+    def rollback(self, *, judges: bool = False) -> Slot | None:
+        return self._rolling_back(partial(super().rollback, judges=judges))
 
     def interrupt(self) -> None:
         self._rolling_back(super().interrupt)

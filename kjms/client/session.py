@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kjms.client.session_connection import SessionConnection
     from kjms.client.session_sender import SessionSender
     from kjms.engine import ConsumerSlot, Engine
+    from kjms.message import Message
 
 __all__ = ["Session"]
 
@@ -86,6 +87,8 @@ class Session(Creating, AutoCloseable):
             self._check_destination,
         )
         self._sender.transaction = self._transaction
+        if self._transaction is not None:
+            self._transaction.wait_for_sends = self._sender.completions.wait
         self._wakeup = wakeup or Event()
         self._slots = SlotOpener(
             engine, options, connection, self._wakeup, self._subscription_lost, self._check_destination
@@ -412,9 +415,13 @@ class Session(Creating, AutoCloseable):
     def _listeners_changed(self, *, is_replaced: bool) -> None:
         self._listeners.changed(is_replaced=is_replaced)
 
-    def _loop_failed(self, error: BaseException, slot: ConsumerSlot | None = None) -> None:
-        """Note that *error* leaves the ``with`` statement of the session, or of the consumer of *slot*."""
-        self._core.acknowledgement.loop_failed(error, slot)
+    def _loop_failed(self, error: BaseException, slot: ConsumerSlot | None = None, *, judges: bool = True) -> None:
+        """Note that *error* leaves the ``with`` statement of the session, or of the consumer of *slot*.
+
+        It judges the message that was received last, unless a listener has that, or *error* may be of another thread.
+        """
+        judges = judges and not self._listeners.listening
+        self._core.acknowledgement.loop_failed(error, slot, judges=judges)
 
     def _end_loop(self, consumer: MessageConsumer) -> None:
         """Give back what a loop over *consumer* has, unless it is this thread's, which closes: it may be at work."""
@@ -426,6 +433,17 @@ class Session(Creating, AutoCloseable):
         acknowledgement = self._core.acknowledgement
         assert isinstance(acknowledgement, Auto | Client)
         self._settle("acknowledge", acknowledgement.acknowledge)
+
+    def _acknowledge_now(self, message: Message) -> None:
+        """Acknowledge *message*, which a listener or a loop works on, whatever follows; commit what was sent with it.
+
+        Raises:
+            JMSException: Its partition was lost, or the transaction was rolled back: the message is delivered again.
+        """
+        if self._transaction is not None:
+            self.commit()
+        else:
+            self._settle("acknowledge", partial(self._core.acknowledgement.acknowledge_now, message))
 
     def _settle(self, doing: str, call: Callable[[], None]) -> None:
         """Make *call*, which settles messages or gives them back, after what an interrupted call has left to do."""
@@ -452,7 +470,7 @@ class Session(Creating, AutoCloseable):
         self._settle("recover", self._recover)
 
     def _recover(self) -> None:
-        self._listeners.first = self._core.acknowledgement.recover()
+        self._listeners.first = self._core.acknowledgement.recover(judges=True)
 
     def commit(self) -> None:
         """Commit what the session sent and received since the last commit or rollback, all of it at once.
@@ -490,7 +508,7 @@ class Session(Creating, AutoCloseable):
 
     def _rollback(self, transaction: Transacted) -> None:
         self._sender.completions.wait()
-        self._listeners.first = transaction.rollback()
+        self._listeners.first = transaction.rollback(judges=True)
 
     def _in_transaction(self, doing: str) -> Transacted:
         self._check_open(doing)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kjms.client.acknowledge_modes import Client
 from kjms.engine import SessionTransaction, UnknownError
 from kjms.errors import (
+    IllegalStateException,
     JMSException,
     JMSSecurityException,
     TransactionRefusedException,
@@ -17,6 +18,7 @@ from kjms.errors import (
 if TYPE_CHECKING:
     from kjms.client.dead_letters import Redelivery
     from kjms.engine import Copy, Delivery, Slot
+    from kjms.message import Message
 
 __all__ = ["Transacted", "commit_failure"]
 
@@ -40,6 +42,7 @@ class Transacted(Client):
     ) -> None:
         super().__init__(redelivery, limit)
         self._commit = commit
+        self.wait_for_sends: Callable[[], object] = lambda: None  # returns when their completion listeners have
         self._sent: list[Copy] = []
         self._uncertain: list[SessionTransaction] = []  # those whose commit was interrupted
 
@@ -101,10 +104,25 @@ class Transacted(Client):
             self._open = received
         return failure
 
-    def rollback(self) -> Slot | None:
-        """Destroy what was sent, have what was received delivered again, and return whose the oldest of that is."""
+    def acknowledge_now(self, message: Message) -> None:
+        """Refuse it: the commit acknowledges, together with what was sent."""
+        raise IllegalStateException("acknowledge: the session is transacted, and its commit acknowledges")
+
+    def listener_failed(self, delivery: Delivery, error: BaseException) -> Slot | None:
+        """Roll back, and carry out a verdict on the message; else leave it to the application (JMS 2.0 §4.5.2)."""
+        if delivery in self._open and self._redelivery.judges(delivery, error):
+            self.wait_for_sends()
+            return self.rollback(judges=True)
+        return None
+
+    def rollback(self, *, judges: bool = False) -> Slot | None:
+        """Destroy what was sent, have what was received delivered again, and return whose the oldest of that is.
+
+        Args:
+            judges: Whether the exception that is handled now may be a verdict on the message that was received last.
+        """
         self._sent = []
-        return self._deliver_again("its transaction was rolled back")
+        return self._deliver_again("its transaction was rolled back", judges=judges)
 
     def interrupt(self) -> None:
         self._sent = []

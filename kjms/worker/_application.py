@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ from kjms.client.connection_factory import FactorySettings
 from kjms.client.engine_access import options_of
 from kjms.client.exception_listener import ExceptionListener, listener_methods
 from kjms.errors import shown
-from kjms.options import DestinationOptions, FactoryOptions, seconds_to_wait
+from kjms.options import DestinationOptions, FactoryOptions, RedeliveryPolicy, found_class, seconds_to_wait
 from kjms.worker._handler import AsyncMiddleware, Middleware, async_call, checked_middleware, plain_call
 from kjms.worker._listener import Listener, listeners_of
 from kjms.worker._running import Lifespan, Parts, Running
@@ -100,13 +101,15 @@ class Application:
                 not counted, and async ones are cancelled. None: without limit.
 
         Raises:
-            ValueError: There is no factory, or *grace* is negative.
+            ValueError: There is no factory, *grace* is negative, or a redelivery policy names an exception that does
+                not exist.
         """
         chosen = self.factory if self.factory is not None else factory
         if chosen is None:
             raise ValueError("running: give the application, or this call, a ConnectionFactory")
         check_factory(chosen)
         options = with_policies(chosen._options, self.listeners)
+        _check_exceptions(options, self.listeners)
         seconds = None if grace is None else seconds_to_wait(grace, "grace")
         parts = Parts(repr(self), self._plain, self._async, self.lifespan, self.exception_listener)
         return Running(parts, options, user, password, seconds)
@@ -133,9 +136,11 @@ def with_policies(options: FactoryOptions, listeners: Iterable[Listener]) -> Fac
     """Return *options* with the redelivery policies of *listeners*."""
     destinations = dict(options.destinations)
     for each in listeners:
-        if each.redelivery is not None:
+        if each.redelivery is not None or each.exceptions:
             name = destination_name_of(each)
-            destinations[name] = replace(destinations.get(name, DestinationOptions()), redelivery=each.redelivery)
+            policy = each.redelivery or options.destination(name).redelivery or RedeliveryPolicy()
+            policy = replace(policy, **each.exceptions)
+            destinations[name] = replace(destinations.get(name, DestinationOptions()), redelivery=policy)
     return replace(options, destinations=destinations)
 
 
@@ -150,11 +155,26 @@ def _check_policies(listeners: Sequence[Listener]) -> None:
     chosen: dict[str, Listener] = {}
     for each in listeners:
         other = chosen.setdefault(destination_name_of(each), each)
-        if other.redelivery != each.redelivery:
+        if (other.redelivery, other.exceptions) != (each.redelivery, each.exceptions):
             raise ValueError(
                 f"{other.name} and {each.name} are on {each.destination}, and differ in their redelivery policy:"
                 " it belongs to the destination"
             )
+
+
+def _check_exceptions(options: FactoryOptions, listeners: Iterable[Listener]) -> None:
+    """Raise ValueError unless each exception that the policies of *listeners* name by text exists."""
+    for name in map(destination_name_of, listeners):
+        policy = options.destination(name).redelivery or RedeliveryPolicy()
+        for each in (*policy.dead_letter_on, *policy.retry_on):
+            if isinstance(each, str) and found_class(each) is None:
+                module = each.rpartition(".")[0]
+                try:
+                    importlib.import_module(module)
+                except ImportError as error:
+                    raise ValueError(f"the redelivery policy of {name!r} names {each!r}: {error}") from error
+                if found_class(each) is None:
+                    raise ValueError(f"the redelivery policy of {name!r} names {each!r}, which is no exception class")
 
 
 def _found(listeners: Iterable[object]) -> Iterator[Listener]:

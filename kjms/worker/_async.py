@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms.client.dead_letters import with_handled_exception
+from kjms.client.dead_letters import says_all, with_handled_exception
 from kjms.errors import IllegalStateException, JMSException
 from kjms.options import SessionMode
 from kjms.worker._context import AsyncContext
@@ -136,7 +136,11 @@ class AsyncSession:
             if self._is_interrupted:
                 await self._give_back_uncounted()
                 return
-            _log.exception("%s raised: delivery %d of message %s", self._listener.name, count, number)
+            if says_all(error):
+                raised = f"{self._listener.name} raised {type(error).__name__}"
+                _log.warning("%s: delivery %d of message %s: %s", raised, count, number, error)
+            else:
+                _log.exception("%s raised: delivery %d of message %s", self._listener.name, count, number)
             await self._settled(self._giving_back(consumer, error))
             if isinstance(error, KeyboardInterrupt) and _can_be_ctrl_c():
                 raise
@@ -180,7 +184,7 @@ class AsyncSession:
         else:
             assert consumer._consumer is not None
             failed = session._core.acknowledgement.loop_failed
-            call = partial(failed, error, consumer._consumer._slot, "the listener")
+            call = partial(failed, error, consumer._consumer._slot, "the listener", judges=True)
         return session.run("give back", with_handled_exception(call))
 
     async def _give_back_uncounted(self) -> None:

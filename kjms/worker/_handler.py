@@ -6,12 +6,15 @@ import functools
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kjms.errors import shown
+from kjms.errors import MessageBodyException, MessageFormatException, shown
 from kjms.worker._bodies import Convert, converter
 from kjms.worker._context import AsyncContext, Context
 from kjms.worker._listener import Listener, is_async
+
+if TYPE_CHECKING:
+    from kjms.message import Message
 
 __all__ = ["AsyncCall", "AsyncMiddleware", "Middleware", "PlainCall", "async_call", "checked_middleware", "plain_call"]
 
@@ -42,7 +45,19 @@ def arguments_of(listener: Listener) -> tuple[Convert, bool]:
             raise TypeError(f"{listener.name}: the second argument gets the Context, and is annotated as {shown(kind)}")
         if (typing.get_origin(kind) or kind) is AsyncContext and not listener.is_async:
             raise TypeError(f"{listener.name} is a plain function: annotate its second argument as Context")
-    return converter(hints.get(first, Any), listener.name), bool(rest)
+    return _judging(converter(hints.get(first, Any), listener.name)), bool(rest)
+
+
+def _judging(convert: Convert) -> Convert:
+    """Return *convert*, which says of a body that does not fit that no other delivery will change that."""
+
+    def converted(message: Message) -> Any:
+        try:
+            return convert(message)
+        except MessageFormatException as error:
+            raise MessageBodyException(error.reason, error.error_code, error.linked_exception) from None
+
+    return converted
 
 
 def plain_call(listener: Listener, middleware: Sequence[Callable[..., Any]]) -> PlainCall:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import InvalidDestinationException, shown
-from kjms.options import RedeliveryPolicy, SessionMode, checked_mode, checked_types, made
+from kjms.options import ExceptionClass, RedeliveryPolicy, SessionMode, checked_mode, checked_types, made
 from kjms.selector import parse_selector
 
 __all__ = ["Listener", "is_async", "listener", "listeners_of"]
@@ -33,6 +33,8 @@ class Listener:
         redelivery: How often and when a message that failed comes again; None: as the factory says.
         subscription: Of a topic: the name of the shared subscription; None: each process gets each message.
         durable: Whether the shared subscription keeps messages while no worker runs.
+        dead_letter_on: After which exceptions a message is a dead letter at once; None: as the policy says.
+        retry_on: After which alone it is not; None: as the policy says.
     """
 
     function: Callable[..., Any]
@@ -43,6 +45,8 @@ class Listener:
     redelivery: RedeliveryPolicy | None = None
     subscription: str | None = None
     durable: bool = True
+    dead_letter_on: tuple[ExceptionClass, ...] | None = None
+    retry_on: tuple[ExceptionClass, ...] | None = None
 
     def __post_init__(self) -> None:
         name = self.name
@@ -56,6 +60,11 @@ class Listener:
             checked_types({each.name: str(each.type) for each in fields(self)}, vars(self))
         except TypeError as error:
             raise TypeError(f"{name}: {error}") from None
+        for setting, classes in self.exceptions.items():
+            try:
+                object.__setattr__(self, setting, getattr(RedeliveryPolicy(**{setting: classes}), setting))
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"{name}: {error}") from None
         parse_selector(self.selector)
         count = self.concurrency
         if not 1 <= count <= MOST_SESSIONS:
@@ -78,6 +87,12 @@ class Listener:
         return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__name__)}"
 
     @property
+    def exceptions(self) -> dict[str, Any]:
+        """What it says of exceptions, as settings of a redelivery policy."""
+        given = {"dead_letter_on": self.dead_letter_on, "retry_on": self.retry_on}
+        return {setting: classes for setting, classes in given.items() if classes is not None}
+
+    @property
     def is_async(self) -> bool:
         """Whether the function is async: an event loop runs it."""
         return is_async(self.function)
@@ -95,12 +110,15 @@ def listener(
     redelivery: RedeliveryPolicy | Mapping[str, Any] | None = None,
     subscription: str | None = None,
     durable: bool = True,
+    dead_letter_on: Iterable[ExceptionClass] | None = None,
+    retry_on: Iterable[ExceptionClass] | None = None,
 ) -> Callable[[F], F]:
     """Return a decorator that makes a function the listener of *destination*; the function stays as it is.
 
     The function has one argument: the message, or its body, converted by the argument's annotation. A second one gets
-    the `Context`. If it raises, the message is delivered again, as the redelivery policy says. A plain function runs in
-    a thread of its session, an async one in the event loop of the process.
+    the `Context`. If it raises, the message is delivered again, as the redelivery policy says; if it raises
+    `kjms.Retry` or `kjms.Reject`, as that says. A plain function runs in a thread of its session, an async one in the
+    event loop of the process.
 
     Args:
         destination: The queue or topic.
@@ -114,6 +132,9 @@ def listener(
         subscription: Of a topic: the name of the shared subscription that the sessions of all processes consume. None:
             each process gets each message that comes while it runs.
         durable: Whether the shared subscription keeps messages while no worker runs.
+        dead_letter_on: Exceptions after which a message of the destination is a dead letter at once; it takes the place
+            of the policy's `kjms.RedeliveryPolicy.dead_letter_on`. None: the policy says.
+        retry_on: Exceptions after which alone it is not, likewise.
 
     Raises:
         InvalidDestinationException: *destination* is no queue or topic, or a temporary one.
@@ -137,7 +158,18 @@ def listener(
         if isinstance(policy, Mapping):
             policy = made(RedeliveryPolicy, policy, f"{function.__module__}.{function.__qualname__}: redelivery")
         mode = checked_mode(session_mode)
-        noted = Listener(function, destination, selector, concurrency, mode, policy, subscription, durable)
+        noted = Listener(
+            function,
+            destination,
+            selector,
+            concurrency,
+            mode,
+            policy,
+            subscription,
+            durable,
+            cast("tuple[ExceptionClass, ...] | None", dead_letter_on),  # checked, and made one, by the class
+            cast("tuple[ExceptionClass, ...] | None", retry_on),
+        )
         check_arguments(noted)
         setattr(function, ATTRIBUTE, [*getattr(function, ATTRIBUTE, ()), noted])
         return function
