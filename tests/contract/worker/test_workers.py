@@ -21,12 +21,25 @@ from kjms import (
     Message,
     Queue,
     RedeliveryPolicy,
+    Reject,
+    Retry,
     Session,
     TextMessage,
     Topic,
 )
 from kjms.worker import Application, AsyncContext, Context, _running, listener
-from tests.helpers import NOTHING_SECONDS, SOON_MS, WAIT_MS, WAIT_SECONDS, dead_letter_queue, seen, text, wait_for
+from tests.helpers import (
+    NOTHING_SECONDS,
+    SOON_MS,
+    WAIT_MS,
+    WAIT_SECONDS,
+    dead_letter_queue,
+    drain,
+    seen,
+    text,
+    texts_of,
+    wait_for,
+)
 
 TWICE = RedeliveryPolicy(max_deliveries=2)
 
@@ -136,9 +149,9 @@ def test_a_body_that_does_not_fit_becomes_a_dead_letter(
     body: object,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It counts as a failure of the listener; the error names the fields, and not what they hold."""
+    """At once: no other delivery helps. The error names the fields, and not what they hold."""
 
-    @listener(queue, redelivery=TWICE)
+    @listener(queue)
     def pack(order: Order) -> None:
         raise AssertionError("called")
 
@@ -146,8 +159,11 @@ def test_a_body_that_does_not_fit_becomes_a_dead_letter(
     with Application(factory, [pack]).running():
         letter = receive(shop, dead_letter_queue(queue))
     assert letter is not None
-    assert letter.properties["JMS_kjms_Exception"] == "kjms.errors.MessageFormatException"
+    assert letter.properties["JMS_kjms_Exception"] == "kjms.errors.MessageBodyException"
+    assert letter.properties["JMS_kjms_Cause"] == "delivered 1 time; its body is not what the listener takes"
+    assert "the body is no Order" in str(letter.properties["JMS_kjms_ExceptionMessage"])
     assert "the body is no Order" in caplog.text
+    assert "Traceback" not in caplog.text
     assert "secret" not in caplog.text
     assert "many" not in caplog.text
 
@@ -474,6 +490,106 @@ def test_a_listener_may_acknowledge_itself(
     with Application(factory, [keep_too if is_async else keep]).running():
         wait_for(lambda: len(got) == 2)
     assert seen(receive(shop, queue)) == ("two", True, 2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_function_rejects_and_retries(
+    factory: ConnectionFactory,
+    shop: JMSContext,
+    queue: Queue,
+    packed: Queue,
+    mode: int,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    is_async: bool,
+) -> None:
+    """Whatever the mode: no traceback, what was sent in a transaction is rolled back, and the policy's delay is not."""
+    got: list[tuple[str, bool, int]] = []
+
+    def work(message: Message) -> None:
+        got.append(seen(message))
+        if got[-1] == ("bad", False, 1):
+            raise Reject("no such customer")
+        if got[-1] == ("slow", False, 1):
+            raise Retry("not yet", after=0)
+
+    @listener(queue, session_mode=mode, redelivery=RedeliveryPolicy(delay=3_600_000))
+    def pack(message: Message, context: Context) -> None:
+        if mode == Session.SESSION_TRANSACTED:
+            context.send(packed, text(message))
+        work(message)
+        message.acknowledge()
+
+    @listener(queue, session_mode=mode, redelivery=RedeliveryPolicy(delay=3_600_000))
+    async def pack_too(message: Message, context: AsyncContext) -> None:
+        if mode == Session.SESSION_TRANSACTED:
+            await context.send(packed, text(message))
+        work(message)
+        await context.session.acknowledge(message)
+
+    send(shop, queue, "bad", "slow")
+    with Application(factory, [pack_too if is_async else pack]).running():
+        letter = receive(shop, dead_letter_queue(queue))
+        wait_for(lambda: len(got) == 3)
+        if mode == Session.SESSION_TRANSACTED:
+            assert text(receive(shop, packed)) == "slow"
+    assert got == [("bad", False, 1), ("slow", False, 1), ("slow", True, 2)]
+    assert letter is not None
+    assert letter.properties["JMS_kjms_Cause"] == "delivered 1 time; rejected: no such customer"
+    assert "Traceback" not in caplog.text
+    assert receive(shop, queue, SOON_MS) is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_message_that_is_acknowledged_is_done_whatever_follows(
+    factory: ConnectionFactory, shop: JMSContext, queue: Queue, packed: Queue, mode: int, *, is_async: bool
+) -> None:
+    """An exception brings it again no more; in a transaction what was sent before is committed, and no more."""
+    got: list[tuple[str, bool, int]] = []
+
+    @listener(queue, session_mode=mode)
+    def pack(message: Message, context: Context) -> None:
+        got.append(seen(message))
+        context.send(packed, "before")
+        context.acknowledge()
+        context.send(packed, "after")
+        raise ValueError
+
+    @listener(queue, session_mode=mode)
+    async def pack_too(message: Message, context: AsyncContext) -> None:
+        got.append(seen(message))
+        await context.send(packed, "before")
+        await context.acknowledge()
+        await context.send(packed, "after")
+        raise ValueError
+
+    send(shop, queue, "one", "two")
+    with Application(factory, [pack_too if is_async else pack]).running():
+        wait_for(lambda: len(got) == 2)
+    assert got == [("one", False, 1), ("two", False, 1)]
+    assert receive(shop, queue, SOON_MS) is None
+    with shop.create_context() as own, own.create_consumer(packed) as consumer:
+        bodies = texts_of(drain(consumer._consumer, count=2))
+    assert sorted(bodies) == ["after"] * (0 if mode == Session.SESSION_TRANSACTED else 2) + ["before"] * 2
+
+
+def test_a_listener_names_exceptions_of_its_own(factory: ConnectionFactory, shop: JMSContext, queue: Queue) -> None:
+    """Beside the other settings of the policy that holds for its destination."""
+    made = ConnectionFactory(
+        factory._options.bootstrap_servers, redelivery=RedeliveryPolicy(dead_letter="dead.{queue}")
+    )
+
+    @listener(queue, dead_letter_on=[LookupError, "json.JSONDecodeError"])
+    def pack(body: str) -> None:
+        raise KeyError(body)
+
+    send(shop, queue, "pen")
+    with Application(made, [pack]).running():
+        letter = receive(shop, Queue(f"dead.{queue.queue_name}"))
+    assert letter is not None
+    assert letter.properties["JMS_kjms_Cause"] == "delivered 1 time; the listener raised KeyError, which is not retried"
 
 
 # Middleware and state.

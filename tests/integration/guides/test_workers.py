@@ -150,6 +150,34 @@ def test_an_order_that_cannot_be_packed_becomes_a_dead_letter(start: Start, shop
     assert re.search(r"WARNING \[\d+\] kjms\.redelivery: ", rest)
 
 
+def test_a_function_rejects_and_retries(start: Start, shop: Connection) -> None:
+    """The page's program: some messages are dead letters at once, and one comes again later."""
+    worker = start("kjms", "worker", "calling:app")
+    line_with(worker, "is ready")
+    with shop.create_session() as session:
+        producer = session.create_producer(Queue("calls"))
+        for number in ("unlisted", "engaged", "twelve"):
+            producer.send(session.create_text_message(json.dumps({"number": number, "name": number})))
+        producer.send(session.create_text_message('{"number": 12}'))
+        producer.send(session.create_text_message('{"name": "x"}'))
+        with session.create_consumer(Queue("calls.dlq")) as consumer:
+            letters = {text(message): message.properties for message in drain(consumer, SOON_MS, count=3)}
+        with session.create_consumer(Queue("called")) as consumer:
+            assert sorted(text(message) for message in drain(consumer, SOON_MS, count=2)) == ["engaged", "twelve"]
+    causes = sorted((str(each["JMS_kjms_Cause"]), each["JMS_kjms_Deliveries"]) for each in letters.values())
+    assert causes == [
+        ("delivered 1 time; its body is not what the listener takes", 1),
+        ("delivered 1 time; rejected: the customer wants no calls", 1),
+        ("delivered 1 time; the listener raised KeyError, which is not retried", 1),
+    ]
+    assert "number: Input should be a valid string" in str(letters['{"number": 12}']["JMS_kjms_ExceptionMessage"])
+    worker.send_signal(signal.SIGTERM)
+    output = rest_of(worker)
+    assert worker.returncode == 0, output
+    assert "Retry: delivery 1" in output or "raised Retry" in output
+    assert received(shop, Queue("calls"), 0) == []
+
+
 @pytest.mark.slow
 def test_a_worker_that_finds_no_cluster_fails(start: Start) -> None:
     """Its supervisor restarts it: the exit code is 1, and the last lines say why."""

@@ -48,6 +48,8 @@ async def pack_async(order: str) -> None: ...
         (lambda: listener(ORDERS, redelivery=3), TypeError, "redelivery is a RedeliveryPolicy or None, not 3"),
         (lambda: listener(ORDERS, redelivery={"max": 2}), TypeError, "redelivery: there is no setting 'max'"),
         (lambda: listener(ORDERS, redelivery={"delay": -1}), ValueError, "redelivery: delay must not be negative"),
+        (lambda: listener(ORDERS, retry_on=OSError), TypeError, "retry_on is a tuple of classes of exceptions"),  # type: ignore[arg-type]
+        (lambda: listener(ORDERS, dead_letter_on=["Gone"]), ValueError, "Python has no exception 'Gone'"),
         (lambda: listener(ORDERS, subscription="s"), ValueError, "only a topic has subscriptions"),
         (lambda: listener(PRICES, subscription=""), ValueError, "subscription is a name, not ''"),
         (lambda: listener(PRICES, concurrency=2), ValueError, "name a subscription, which they share"),
@@ -73,6 +75,28 @@ def test_a_policy_may_be_a_mapping() -> None:
 
     listener(ORDERS, redelivery={"max_deliveries": 2})(function)
     assert [each.redelivery for each in listeners_of(function)] == [RedeliveryPolicy(max_deliveries=2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no_such_shop.Gone", "names 'no_such_shop.Gone': No module named 'no_such_shop'"),
+        ("colorsys.Gone", "names 'colorsys.Gone', which is no exception class"),
+    ],
+)
+def test_an_exception_that_a_policy_names_exists(name: str, words: str) -> None:
+    """What a file misspells would never match; the start of a worker says so."""
+    noted = listener(ORDERS)(lambda body: None)
+    factory = ConnectionFactory("localhost:9", redelivery={"retry_on": ["binascii.Error", name]})
+    with pytest.raises(ValueError, match=words):
+        Application(factory, [noted]).running()
+
+
+def test_listeners_of_one_destination_agree_on_exceptions() -> None:
+    """As on the rest of the policy, which belongs to the destination."""
+    one, two = (listener(ORDERS, retry_on=(kind,))(lambda body: None) for kind in (OSError, ValueError))
+    with pytest.raises(ValueError, match="differ in their redelivery policy"):
+        Application(listeners=[one, two])
 
 
 def nothing() -> None: ...
