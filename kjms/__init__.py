@@ -24,6 +24,7 @@ from kjms.client.runtime_exceptions import (
 )
 from kjms.destinations import Destination, DestinationType, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import (
+    BodyConversionException,
     IllegalStateException,
     InvalidClientIDException,
     InvalidDestinationException,
@@ -111,6 +112,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "BodyConversionException",
     "BytesMessage",
     "CompletionListener",
     "Connection",

@@ -8,6 +8,7 @@
     ├── JMSSecurityException            PermissionError
     ├── MessageEOFException             EOFError
     ├── MessageFormatException          ValueError
+    │   └── BodyConversionException
     ├── MessageNotReadableException     RuntimeError
     ├── MessageNotWriteableException    RuntimeError
     ├── ResourceAllocationException     RuntimeError
@@ -27,6 +28,7 @@ from collections.abc import Iterable
 from typing import Final
 
 __all__ = [
+    "BodyConversionException",
     "IllegalStateException",
     "InvalidClientIDException",
     "InvalidDestinationException",
@@ -34,7 +36,6 @@ __all__ = [
     "JMSException",
     "JMSRuntimeException",
     "JMSSecurityException",
-    "MessageBodyException",
     "MessageEOFException",
     "MessageFormatException",
     "MessageNotReadableException",
@@ -164,11 +165,32 @@ class MessageFormatException(JMSException, ValueError):
     """A value of a type that a message cannot hold, or cannot be read as (JMS 2.0 §7.3)."""
 
 
-class MessageBodyException(MessageFormatException):
-    """A body that is not what the listener's annotation asks for; the text names the place and the rule, no value.
+class BodyConversionException(MessageFormatException):
+    """The body of a message does not become the type that the program asks for.
 
-    The message is a dead letter at once, unless the redelivery policy retries it (`kjms.RedeliveryPolicy.retry_on`).
+    The text names what did not fit, and never shows what the body holds. A second attempt finds the same body: the
+    message is a dead letter at once, unless the redelivery policy retries it (`kjms.RedeliveryPolicy.retry_on`).
+
+    Args:
+        reason: What happened, in one sentence.
+        error_code: None.
+        linked_exception: None: the exception of the library that reads the body shows the body.
+        path: Where in the body, such as ``$.items[0].count``; ``$`` is the whole.
+        rule: What is expected there.
     """
+
+    def __init__(
+        self,
+        reason: str = "",
+        error_code: str | None = None,
+        linked_exception: BaseException | None = None,
+        *,
+        path: str = "$",
+        rule: str = "",
+    ) -> None:
+        super().__init__(reason, error_code, linked_exception)
+        self.path = path
+        self.rule = rule
 
 
 class MessageNotReadableException(JMSException, RuntimeError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine import Copy, destination_name
-from kjms.errors import MessageBodyException
+from kjms.errors import BodyConversionException
 from kjms.mapping.dead_letters import (
     EXCEPTION,
     EXCEPTION_TEXT,
@@ -214,12 +214,12 @@ def is_rejected(error: BaseException, policy: RedeliveryPolicy) -> bool:
         return True
     if policy.retry_on:  # what stops a program is no failure of its message, unless it is named
         return isinstance(error, Exception) and not is_one_of(error, policy.retry_on)
-    return isinstance(error, MessageBodyException)
+    return isinstance(error, BodyConversionException)
 
 
 def says_all(error: BaseException) -> bool:
     """Return whether the text of *error* is for people and holds no value of a message: no traceback says more."""
-    return isinstance(error, Verdict | MessageBodyException)
+    return isinstance(error, Verdict | BodyConversionException)
 
 
 def _cause(error: BaseException, said: str, *, is_rejected: bool) -> str:
@@ -227,7 +227,7 @@ def _cause(error: BaseException, said: str, *, is_rejected: bool) -> str:
     if isinstance(error, Verdict):
         word = "rejected" if is_rejected else "to be retried"
         return f"{word}: {error.reason[:LONGEST_TEXT]}" if error.reason else word
-    if isinstance(error, MessageBodyException):
+    if isinstance(error, BodyConversionException):
         return "its body is not what the listener takes"
     return f"{said}, which is not retried" if is_rejected else said
 

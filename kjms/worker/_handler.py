@@ -8,7 +8,7 @@ import typing
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kjms.errors import MessageBodyException, MessageFormatException, shown
+from kjms.errors import BodyConversionException, MessageFormatException, shown
 from kjms.worker._bodies import Convert, converter
 from kjms.worker._context import AsyncContext, Context
 from kjms.worker._listener import Listener, is_async
@@ -55,7 +55,7 @@ def _judging(convert: Convert) -> Convert:
         try:
             return convert(message)
         except MessageFormatException as error:
-            raise MessageBodyException(error.reason, error.error_code, error.linked_exception) from None
+            raise BodyConversionException(error.reason, error.error_code, error.linked_exception) from None
 
     return converted
 

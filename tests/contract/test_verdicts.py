@@ -25,7 +25,7 @@ from kjms import (
     Session,
     aio,
 )
-from kjms.errors import MessageBodyException
+from kjms.errors import BodyConversionException
 from tests.helpers import SOON_MS, WAIT_MS, Eventually, seen, send, text, texts_of, wait_for
 
 MODES = [
@@ -156,8 +156,8 @@ def test_a_message_that_is_retried_too_often_is_a_dead_letter(
         ({"retry_on": (OSError,)}, SystemExit(3), 2),
         ({"retry_on": (OSError,)}, Retry("4711"), 2),
         ({"retry_on": (Reject,)}, Reject("4711"), 1),
-        ({}, MessageBodyException("4711"), 1),
-        ({"retry_on": (MessageFormatException,)}, MessageBodyException("4711"), 2),
+        ({}, BodyConversionException("4711"), 1),
+        ({"retry_on": (MessageFormatException,)}, BodyConversionException("4711"), 2),
         ({}, MessageFormatException("4711"), 2),
     ],
     ids=repr,
@@ -193,7 +193,7 @@ def test_the_policy_says_which_exceptions_are_retried(
         eventually(lambda: letters(connection, dead))
         (letter,) = letters(connection, dead)
     assert len(got) == told(letter, "Deliveries") == deliveries
-    is_own = isinstance(error, Reject | Retry | MessageBodyException)
+    is_own = isinstance(error, Reject | Retry | BodyConversionException)
     assert told(letter, "ExceptionMessage") == ("4711" if is_own else None)
     if deliveries == 1 and not is_own:
         assert str(told(letter, "Cause")).endswith("GoneError, which is not retried")

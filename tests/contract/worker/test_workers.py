@@ -159,7 +159,7 @@ def test_a_body_that_does_not_fit_becomes_a_dead_letter(
     with Application(factory, [pack]).running():
         letter = receive(shop, dead_letter_queue(queue))
     assert letter is not None
-    assert letter.properties["JMS_kjms_Exception"] == "kjms.errors.MessageBodyException"
+    assert letter.properties["JMS_kjms_Exception"] == "kjms.errors.BodyConversionException"
     assert letter.properties["JMS_kjms_Cause"] == "delivered 1 time; its body is not what the listener takes"
     assert "the body is no Order" in str(letter.properties["JMS_kjms_ExceptionMessage"])
     assert "the body is no Order" in caplog.text
