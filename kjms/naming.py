@@ -7,6 +7,7 @@ connection, with one credential, that everything has in common which is made by 
 from __future__ import annotations
 
 import enum
+import inspect
 import os
 import threading
 import weakref
@@ -80,7 +81,7 @@ class ContextFactory:
         path = parameters.get(ContextKey.CONFIG)
         if path is None and DEFAULT_CONFIG.exists():
             path = str(DEFAULT_CONFIG)
-        found = configuration(Path(path) if path is not None else None, ConnectionFactory.__signature__.parameters)
+        found = configuration(Path(path) if path is not None else None, inspect.signature(ConnectionFactory).parameters)
         servers = parameters.get(ContextKey.BOOTSTRAP_SERVERS)
         chosen = {} if servers is None else {"bootstrap_servers": servers}
         home = _Home(

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import builtins
 import enum
-import functools
 import sys
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
-from kjms.errors import hint, shown
+from kjms.checking import checked, made
+from kjms.errors import shown
 
 __all__ = [
     "DeadLetterDetails",
@@ -29,16 +29,13 @@ __all__ = [
     "checked_delivery_mode",
     "checked_mode",
     "checked_priority",
-    "checked_types",
     "expiration",
     "found_class",
     "is_one_of",
-    "made",
     "milliseconds",
     "seconds_to_wait",
 ]
 
-T = TypeVar("T")
 Ordering = Literal["session", "none"]
 DeadLetterDetails = Literal["message", "traceback"]
 CountCrashes = Literal["held", "last"]
@@ -161,68 +158,6 @@ def expiration(now_ms: int, time_to_live: int) -> int:
     return now_ms + time_to_live if 0 < time_to_live <= LARGEST_LONG - now_ms else 0
 
 
-def checked_types(annotations: Mapping[str, str], values: Mapping[str, Any]) -> None:
-    """Raise TypeError unless each of *values* is of the type that its annotation names.
-
-    Annotations that name other types than settings have are not looked at. True and False are no numbers.
-    """
-    for name, value in values.items():
-        types, words = _kinds(annotations[name])
-        if types and not (isinstance(value, types) and (bool in types or not isinstance(value, bool))):
-            raise TypeError(f"{name} is {words}, not {shown(value)}")
-
-
-@functools.cache
-def _kinds(annotation: str) -> tuple[tuple[type, ...], str]:
-    """Return the types that *annotation* names, and that in words; no types, where one of them is none of settings."""
-    found = [_KINDS.get(each.split("[")[0].strip()) for each in _parts(annotation)]
-    if None in found:
-        return (), ""
-    kinds = [each for each in found if each is not None]
-    words = list(dict.fromkeys(words for _, words in kinds))
-    return tuple(kind for types, _ in kinds for kind in types), " or ".join(words)
-
-
-def _parts(annotation: str) -> Iterable[str]:
-    """Return what the bars of *annotation* separate, outside of brackets."""
-    depth, begin = 0, 0
-    for at, character in enumerate(annotation):
-        depth += (character == "[") - (character == "]")
-        if character == "|" and not depth:
-            yield annotation[begin:at]
-            begin = at + 1
-    yield annotation[begin:]
-
-
-def made(kind: type[T], value: object, name: str) -> T:
-    """Return *value*, the setting called *name*, as a *kind*; a mapping is read as in configuration files.
-
-    Raises:
-        TypeError: It is neither, or the mapping has a setting that there is not, or a value of another type.
-        ValueError: A value is out of its range.
-
-    >>> made(RedeliveryPolicy, {"max_deliveries": 2}, "redelivery").max_deliveries
-    2
-    """
-    if isinstance(value, kind):
-        return value
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{name} is a {kind.__name__}, or a mapping of its settings, not {shown(value)}")
-    known = [each.name for each in fields(kind)]  # type: ignore[arg-type]
-    for each in value:
-        if each not in known:
-            raise TypeError(f"{name}: there is no setting {each!r}{hint(each, known)}")
-    try:
-        return kind(**value)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{name}: {error}") from error
-
-
-def _checked_fields(options: Any) -> None:
-    """Raise TypeError unless each field of *options* is of its type."""
-    checked_types({each.name: str(each.type) for each in fields(options)}, vars(options))
-
-
 def _positive(value: int | None, name: str) -> None:
     if value is not None and value < 1:
         raise ValueError(f"{name} is a whole number of at least 1, not {shown(value)}")
@@ -274,6 +209,7 @@ def _exception_classes(value: Any, name: str) -> tuple[ExceptionClass, ...]:
     return classes
 
 
+@checked
 @dataclass(frozen=True)
 class RedeliveryPolicy:
     """How often, and when, a message that was not settled is delivered again.
@@ -311,12 +247,9 @@ class RedeliveryPolicy:
     retry_on: tuple[ExceptionClass, ...] = ()
 
     def __post_init__(self) -> None:
-        _checked_fields(self)
         for name in ("dead_letter_on", "retry_on"):
             object.__setattr__(self, name, _exception_classes(getattr(self, name), name))
         _positive(self.max_deliveries, "max_deliveries")
-        if self.count_crashes not in ("held", "last"):
-            raise ValueError(f"count_crashes is 'held' or 'last', not {shown(self.count_crashes)}")
         object.__setattr__(self, "delay", milliseconds(self.delay, "delay"))
         if self.max_delay is not None:
             object.__setattr__(self, "max_delay", milliseconds(self.max_delay, "max_delay"))
@@ -361,6 +294,7 @@ class RedeliveryPolicy:
         return name if place and name and self.dead_letter_queue(name) == dead_letter_queue else None
 
 
+@checked
 @dataclass(frozen=True)
 class DestinationOptions:
     """The settings of one destination; None leaves the choice to the factory.
@@ -401,9 +335,6 @@ class DestinationOptions:
     convention: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.redelivery, Mapping):
-            object.__setattr__(self, "redelivery", made(RedeliveryPolicy, self.redelivery, "redelivery"))
-        _checked_fields(self)
         if self.convention is not None and self.convention not in CONVENTIONS:
             raise ValueError(f"convention is one of {', '.join(CONVENTIONS)}, not {shown(self.convention)}")
         _positive(self.partitions, "partitions")
@@ -411,12 +342,6 @@ class DestinationOptions:
         _positive(self.prefetch, "prefetch")
         if self.keep_settled is not None:
             object.__setattr__(self, "keep_settled", milliseconds(self.keep_settled, "keep_settled"))
-        if self.ordering not in {None, "session", "none"}:
-            raise ValueError(f"ordering is 'session' or 'none', not {shown(self.ordering)}")
-        if self.dead_letter_details not in (None, "message", "traceback"):
-            raise ValueError(
-                f"dead_letter_details is 'message', 'traceback' or None, not {shown(self.dead_letter_details)}"
-            )
 
     @property
     def kept_ms(self) -> int | None:
@@ -424,6 +349,7 @@ class DestinationOptions:
         return None if self.keep_settled is None else milliseconds(self.keep_settled, "keep_settled")
 
 
+@checked
 @dataclass(frozen=True)
 class FactoryOptions:
     """All options of a `kjms.ConnectionFactory`, checked and complete."""
@@ -445,7 +371,6 @@ class FactoryOptions:
     observers: tuple[Any, ...] = ()  # kjms.observe.Observer, which knows messages, and they know options
 
     def __post_init__(self) -> None:
-        _checked_fields(self)
         if not self.bootstrap_servers.strip():
             raise ValueError(f"bootstrap_servers is text like 'host:9092', not {shown(self.bootstrap_servers)}")
         if self.application is not None and not self.application.strip():
@@ -479,20 +404,3 @@ class FactoryOptions:
             return self.defaults
         chosen = {key: value for key, value in vars(own).items() if value is not None}
         return replace(self.defaults, **chosen)
-
-
-_KINDS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
-    "int": ((int,), "a whole number"),
-    "timedelta": ((timedelta,), "a timedelta"),
-    "float": ((int, float), "a number"),
-    "bool": ((bool,), "True or False"),
-    "str": ((str,), "text"),
-    "Ordering": ((str,), "'session' or 'none'"),
-    "DeadLetterDetails": ((str,), "'message' or 'traceback'"),
-    "CountCrashes": ((str,), "'held' or 'last'"),
-    "Mapping": ((Mapping,), "a mapping"),
-    "RedeliveryPolicy": ((RedeliveryPolicy,), "a RedeliveryPolicy"),
-    "DestinationOptions": ((DestinationOptions,), "a DestinationOptions"),
-    "None": ((type(None),), "None"),
-}
-"""By the name that annotations have for it: the types of a setting's value, and that in words."""

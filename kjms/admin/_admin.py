@@ -14,6 +14,7 @@ from kjms.admin._destinations import Destinations
 from kjms.admin._examination import Examination, Finding
 from kjms.admin._letters import causes_of, count_every_queue, count_letters, queue_of
 from kjms.admin._reader import MessageReader, selector_of
+from kjms.checking import checked
 from kjms.client.connection import Connection
 from kjms.client.engine_access import options_of
 from kjms.destinations import Queue, Topic
@@ -69,6 +70,7 @@ class Admin(ClusterFigures):
     (1, ['ten pens'])
     """
 
+    @checked
     def __init__(self, factory: ConnectionFactory, user: str | None = None, password: str | None = None) -> None:
         options = replace(options_of(factory), client_id=None, create_destinations=False)
         self._begin(Connection(options, user, password), is_own=True)

@@ -16,6 +16,7 @@ from kjms.bridge._metrics import BridgeMetrics
 from kjms.bridge._options import BridgeOptions, PeerOptions
 from kjms.bridge._pace import Pace
 from kjms.bridge._peer_link import PeerLink
+from kjms.checking import checked
 from kjms.client.brokered_session import BrokeredSession
 from kjms.client.connection import Connection
 from kjms.client.engine_access import options_of
@@ -95,6 +96,7 @@ class Bridge:
 
     _is_inward = True
 
+    @checked
     def __init__(
         self,
         factory: ConnectionFactory,

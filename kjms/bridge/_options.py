@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from kjms.checking import checked
 from kjms.errors import shown
 from kjms.selector import parse_selector
 
@@ -16,6 +17,7 @@ _PORTS: Final = {"amqp": 5672, "amqps": 5671}
 WINDOW: Final = 2_000
 
 
+@checked
 @dataclass(frozen=True)
 class PeerOptions:
     """The broker on the other side.
@@ -97,6 +99,7 @@ class PeerOptions:
         return user, self.password if self.password is not None else unquote(parts.password or "")
 
 
+@checked
 @dataclass(frozen=True)
 class BridgeOptions:
     """Which messages a bridge moves, how fast, and when it ends.

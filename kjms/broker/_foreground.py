@@ -11,6 +11,7 @@ from types import FrameType
 
 from kjms.broker._local import LocalBroker
 from kjms.broker._settings import KAFKA_VERSION
+from kjms.checking import checked
 from kjms.errors import JMSException
 
 _LOOK_SECONDS = 3600.0
@@ -20,6 +21,7 @@ class _Signalled(BaseException):
     """SIGINT or SIGTERM came."""
 
 
+@checked
 def run_foreground(
     *,
     port: int | None = None,

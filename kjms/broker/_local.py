@@ -19,6 +19,7 @@ from kjms.broker._ports import parse_listeners
 from kjms.broker._ready import prove_ready
 from kjms.broker._settings import KAFKA_VERSION
 from kjms.broker._storage import random_id
+from kjms.checking import checked
 from kjms.errors import IllegalStateException, JMSException, shown
 
 DEFAULT_HEAP = "512m"  # enough for the benchmarks here; the whole process stays below 500 MB
@@ -74,6 +75,7 @@ class LocalBroker:
     kind = "embedded"
     """How `find_broker` calls it."""
 
+    @checked
     def __init__(
         self,
         *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import math
 import os
 from pathlib import Path
@@ -166,7 +167,7 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
     settings: dict[str, Any] = {}
     if arguments.config is not None or DEFAULT_CONFIG.exists():
-        settings = factory_settings(arguments.config or DEFAULT_CONFIG, ConnectionFactory.__signature__.parameters)
+        settings = factory_settings(arguments.config or DEFAULT_CONFIG, inspect.signature(ConnectionFactory).parameters)
         settings.pop("client_id", None)  # it belongs to the program, which may be running
     bootstrap = arguments.bootstrap or os.environ.get("KJMS_BOOTSTRAP")
     if bootstrap:

@@ -29,10 +29,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from kjms.checking import made
 from kjms.destinations import Destination, parse_destination
 from kjms.errors import InvalidDestinationException, hint, shown
 from kjms.observe._named import named_observers
-from kjms.options import DestinationOptions, RedeliveryPolicy, made
+from kjms.options import DestinationOptions, RedeliveryPolicy
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -6,13 +6,14 @@ import inspect
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
+from kjms.checking import checked
 from kjms.client.connection import Connection
 from kjms.client.context import JMSContext
 from kjms.destinations import Queue
 from kjms.engine import check_kafka
-from kjms.errors import InvalidDestinationException, hint
+from kjms.errors import InvalidDestinationException
 from kjms.observe import Observer
 from kjms.observe._observers import checked_observers
 from kjms.options import (
@@ -25,8 +26,6 @@ from kjms.options import (
     RedeliveryPolicy,
     SessionMode,
     checked_mode,
-    checked_types,
-    made,
     milliseconds,
 )
 
@@ -39,15 +38,7 @@ __all__ = ["ConnectionFactory", "FactorySettings"]
 class FactorySettings:
     """The settings of every kind of connection factory."""
 
-    __signature__: ClassVar[inspect.Signature]  # that of `__init__`: `__new__` takes wrong settings, too, to name them
-
-    def __new__(cls, *arguments: Any, **settings: Any) -> Self:
-        known = list(FactorySettings.__signature__.parameters)
-        for name in settings:
-            if name not in known:
-                raise TypeError(f"{cls.__name__} has no setting {name!r}{hint(name, known)}")
-        return super().__new__(cls)
-
+    @checked
     def __init__(
         self,
         bootstrap_servers: str = "localhost:9092",
@@ -75,11 +66,6 @@ class FactorySettings:
         max_unacknowledged: int | None = None,
         observers: Iterable[Observer] = (),
     ) -> None:
-        given = locals()
-        parameters = FactorySettings.__signature__.parameters
-        checked_types(
-            {name: str(parameters[name].annotation) for name in parameters}, {name: given[name] for name in parameters}
-        )
         self._options = FactoryOptions(
             bootstrap_servers=bootstrap_servers,
             client_id=client_id,
@@ -89,7 +75,7 @@ class FactorySettings:
                 partitions=partitions,
                 replication_factor=replication_factor,
                 ordering=ordering,
-                redelivery=made(RedeliveryPolicy, {} if redelivery is None else redelivery, "redelivery"),
+                redelivery=RedeliveryPolicy() if redelivery is None else redelivery,  # type: ignore[arg-type]  # a mapping became one
                 expiry_queue=expiry_queue,
                 dead_letter_details=dead_letter_details,
                 prefetch=prefetch,
@@ -122,14 +108,10 @@ class FactorySettings:
         """
         from kjms.client.config import factory_settings
 
-        return cls(**factory_settings(Path(path), cls.__signature__.parameters))
+        return cls(**factory_settings(Path(path), inspect.signature(cls).parameters))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._options.bootstrap_servers!r}, client id {self._options.client_id!r}>"
-
-
-_signature = inspect.signature(FactorySettings.__init__)
-FactorySettings.__signature__ = _signature.replace(parameters=list(_signature.parameters.values())[1:])
 
 
 class ConnectionFactory(FactorySettings):

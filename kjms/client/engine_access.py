@@ -24,10 +24,10 @@ def options_of(factory: FactorySettings) -> FactoryOptions:
     """Return the options that *factory* gives its connections.
 
     Raises:
-        ValueError: *factory* is no ConnectionFactory.
+        TypeError: *factory* is no ConnectionFactory.
     """
     from kjms.client.connection_factory import FactorySettings
 
     if not isinstance(factory, FactorySettings):
-        raise ValueError(f"a ConnectionFactory is needed, and not {shown(factory)}")
+        raise TypeError(f"factory is a ConnectionFactory, not {shown(factory)}")
     return factory._options

@@ -8,8 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from kjms.checking import checked
 from kjms.options import milliseconds
-from kjms.users import ROLES, is_loopback
+from kjms.users import is_loopback
 
 __all__ = ["ConsoleOptions", "Role"]
 
@@ -18,6 +19,7 @@ Role: TypeAlias = Literal["view", "operate", "administer"]
 LEAST_REQUEST: Final = 64 << 10
 
 
+@checked
 @dataclass(frozen=True)
 class ConsoleOptions:
     """The settings of a console.
@@ -72,8 +74,6 @@ class ConsoleOptions:
                 "people log in by a file of users, with Kafka's passwords, or not at all: choose one of users,"
                 " pass_credentials and anonymous"
             )
-        if self.role is not None and self.role not in ROLES:
-            raise ValueError(f"a role is one of {', '.join(ROLES)}, not {self.role!r}")
         if self.tls_certificate is None and self.tls_key is not None:
             raise ValueError("TLS needs the console's certificate, too")
         is_clear = self.tls_certificate is None and not self.allow_cleartext_passwords

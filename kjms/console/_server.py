@@ -9,7 +9,7 @@ import os
 import socket
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 try:
     import uvicorn
@@ -23,16 +23,15 @@ except ModuleNotFoundError as missing:
         "kjms.console needs fastapi, jinja2 and uvicorn: pip install 'kjms[console]'", name=missing.name
     ) from missing
 
+from kjms.checking import checked
 from kjms.child_process import Calls, ChildProcess, ThisProcess
+from kjms.client.connection_factory import ConnectionFactory
 from kjms.console._access import Access
 from kjms.console._jobs import Audit
 from kjms.console._operations import Operations
 from kjms.console._options import ConsoleOptions
 from kjms.console._security import Guard
 from kjms.users import is_loopback
-
-if TYPE_CHECKING:
-    from kjms.client.connection_factory import ConnectionFactory
 
 __all__ = ["Console"]
 
@@ -59,6 +58,7 @@ class Console:
         ValueError: The file of users has an error.
     """
 
+    @checked
     def __init__(
         self,
         factory: ConnectionFactory,

@@ -18,7 +18,9 @@ except ModuleNotFoundError as missing:
     raise ModuleNotFoundError("kjms.exporter needs prometheus_client: pip install 'kjms[prometheus]'") from missing
 
 from kjms.admin import QueueFigures, SubscriptionFigures
+from kjms.checking import checked
 from kjms.child_process import Calls, ChildProcess, ThisProcess
+from kjms.client.connection_factory import ConnectionFactory
 from kjms.errors import JMSException
 from kjms.exporter._families import QUEUE_FAMILIES, SUBSCRIPTION_FAMILIES, metrics_of
 from kjms.exporter._sources import Figures, Request, Source
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from kjms.client.connection_factory import ConnectionFactory
 
 __all__ = ["ClusterCollector"]
 
@@ -71,6 +72,7 @@ class ClusterCollector:
         ModuleNotFoundError: prometheus_client is missing: ``pip install 'kjms[prometheus]'``.
     """
 
+    @checked
     def __init__(
         self,
         factory: ConnectionFactory,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from kjms.checking import checked
 from kjms.users import is_loopback
 
 __all__ = ["GatewayOptions"]
 
 
+@checked
 @dataclass(frozen=True)
 class GatewayOptions:
     """The settings of a gateway."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 from functools import partial
-from typing import TYPE_CHECKING
 
+from kjms.checking import checked
+from kjms.client.connection_factory import ConnectionFactory
 from kjms.gateway._access import KafkaLogin
 from kjms.gateway._authentication import Authenticator
 from kjms.gateway._clients import Clients
@@ -16,9 +17,6 @@ from kjms.gateway._names import ClientIds, LinkNames
 from kjms.gateway._options import GatewayOptions
 from kjms.gateway._pool import WorkerPool
 from kjms.health import Unhealthy
-
-if TYPE_CHECKING:
-    from kjms import ConnectionFactory
 
 __all__ = ["Gateway"]
 
@@ -39,6 +37,7 @@ class Gateway:
         ValueError: Something in it is wrong.
     """
 
+    @checked
     def __init__(
         self, factory: ConnectionFactory, options: GatewayOptions, user: str | None = None, password: str | None = None
     ) -> None:

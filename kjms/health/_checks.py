@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from kjms.checking import checked
+
 if TYPE_CHECKING:
     from kjms import Connection
 
@@ -41,6 +43,7 @@ class Heartbeat:
         kjms.health._checks.Unhealthy: last round 90.0 s ago, limit 60 s
     """
 
+    @checked
     def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
         self._clock = clock
@@ -85,6 +88,7 @@ def cluster(connection: Connection) -> Check:
     return check
 
 
+@checked
 def event_loop(loop: asyncio.AbstractEventLoop, timeout: float = LOOP_SECONDS) -> Check:
     """Return a check that an event loop runs what it is given.
 

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kjms.checking import checked
+
 __all__ = ["Answer", "ask"]
 
 LONGEST_ANSWER: Final = 1 << 20
@@ -27,6 +29,7 @@ class Answer:
     failed: dict[str, str] = field(default_factory=dict)
 
 
+@checked
 def ask(host: str, port: int, *, ready: bool = False, timeout: float = 3.0) -> Answer:
     """Ask the health server of a program how it is.
 

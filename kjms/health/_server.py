@@ -15,6 +15,7 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from kjms.checking import checked
 from kjms.health._checks import Check, Unhealthy
 from kjms.health._rounds import Shared, TooSlowError
 
@@ -63,6 +64,7 @@ class HealthServer:
         metrics: What ``/metrics`` serves.
     """
 
+    @checked
     def __init__(
         self,
         host: str,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms._version import __version__
+from kjms.checking import checked
 from kjms.destinations import TemporaryQueue, TemporaryTopic
 from kjms.observe._observer import Observer
 from kjms.observe._require import required
@@ -18,12 +19,12 @@ from kjms.observe._require import required
 with required("otel"):
     from opentelemetry import metrics, propagate, trace
     from opentelemetry.context import Context
-    from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.propagators.textmap import TextMapPropagator
+    from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import Meter, MeterProvider
-    from opentelemetry.propagators.textmap import TextMapPropagator
-    from opentelemetry.trace import TracerProvider
+    from opentelemetry.metrics import Meter
 
     from kjms.destinations import Destination
     from kjms.message import Message
@@ -133,6 +134,7 @@ class OpenTelemetryObserver(Observer):
         ImportError: opentelemetry-api is not installed.
     """
 
+    @checked
     def __init__(
         self,
         tracer_provider: TracerProvider | None = None,

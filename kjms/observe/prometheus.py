@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from kjms.destinations import TemporaryQueue, TemporaryTopic
+from kjms.checking import checked
+from kjms.destinations import Destination, TemporaryQueue, TemporaryTopic
 from kjms.observe._observer import Observer
 from kjms.observe._require import required
 
@@ -19,7 +20,6 @@ with required("prometheus"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
-    from kjms.destinations import Destination
     from kjms.observe._events import (
         Committed,
         DeadLettered,
@@ -171,6 +171,7 @@ class PrometheusObserver(Observer):
         ValueError: *max_destinations* is less than 1, or other metrics of *registry* have these names.
     """
 
+    @checked
     def __init__(
         self,
         registry: CollectorRegistry | None = None,

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
+from kjms.checking import checked
 from kjms.client.closing import AutoCloseable
 from kjms.client.connection import Connection
 from kjms.client.creating import message_of
@@ -71,6 +72,7 @@ class Schedules(AutoCloseable):
         ValueError: *factory* is no ConnectionFactory.
     """
 
+    @checked
     def __init__(self, factory: FactorySettings, user: str | None = None, password: str | None = None) -> None:
         # The client id belongs to the program, which may be running.
         self._options = dataclasses.replace(options_of(factory), client_id=None)

@@ -6,6 +6,7 @@ import copy
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.checking import checked
 from kjms.errors import shown
 from kjms.mapping import body_schema
 from kjms.message._values import READABLE_AS
@@ -27,6 +28,7 @@ _KINDS_OF: Final = {"tinyint": "byte", "smallint": "short", "bigint": "long"}
 DEEPEST: Final = 8  # each level doubles the expression
 
 
+@checked
 def get_property(name: str, kind: str | DataType = "string") -> Column:
     """Return the property *name* as a column of that name and of type *kind*, for frames of `kjms.spark.decode`.
 
@@ -88,6 +90,7 @@ def _property(name: str, kind: str) -> str:
     return f"CASE WHEN {held} IN ({known}) THEN {value} END"
 
 
+@checked
 def object_body(depth: int = 4) -> Column:
     """Return the body of ObjectMessages as JSON, the column ``object_body``, for frames of `kjms.spark.decode`.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.checking import checked
 from kjms.client.engine_access import engine_of, options_of
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, MessageFormatException, shown
@@ -45,6 +46,7 @@ _LETTER: Final = {
 }
 
 
+@checked
 def settlement(
     spark: SparkSession,
     factory: ConnectionFactory,
@@ -142,6 +144,7 @@ def _unsettled(standing: GroupProgress, low: int) -> int:
     return sum(max(0, min(past, end) - max(first, low)) for first, past in runs)
 
 
+@checked
 def redeliveries(
     spark: SparkSession,
     factory: ConnectionFactory,

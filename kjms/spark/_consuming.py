@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from kjms.checking import checked
 from kjms.destinations import Queue
 from kjms.errors import JMSException, MessageFormatException, shown
 from kjms.spark._former import FormerBatches
@@ -46,6 +47,7 @@ INTERRUPTED: Final = (
 )
 
 
+@checked
 def consume_stream(
     spark: SparkSession,
     factory: ConnectionFactory,

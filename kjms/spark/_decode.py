@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kjms.checking import checked
 from kjms.errors import MessageFormatException
 from kjms.mapping import body_schema
 from kjms.mapping.dead_letters import NUMBERS
@@ -91,6 +92,7 @@ message_id = partial(_sources.message_id, of=header)
 timestamp = partial(_sources.timestamp, of=header)
 
 
+@checked
 def decode(frame: DataFrame, destination: str = "topic") -> DataFrame:
     """Return the messages in *frame*, which has the columns of Spark's Kafka source.
 

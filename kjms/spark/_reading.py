@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from kjms.checking import checked
 from kjms.client.engine_access import engine_of, options_of
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, shown
@@ -73,6 +74,7 @@ offset of each partition of each destination; partitions that are not named star
 Destinations: TypeAlias = "Destination | Sequence[Destination] | Pattern"
 
 
+@checked
 def read_batch(
     spark: SparkSession,
     factory: ConnectionFactory,
@@ -147,6 +149,7 @@ def sized_batch(
     return decoded(records, asked.destination(), more)
 
 
+@checked
 def read_stream(
     spark: SparkSession,
     factory: ConnectionFactory,

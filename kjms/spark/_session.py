@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
+from kjms.checking import checked
 from kjms.errors import JMSException
 from kjms.file_lock import alone_in
 from kjms.spark._require import (
@@ -34,6 +35,7 @@ _NEEDED: Final = ("spark-token-provider-kafka-0-10", "kafka-clients", "commons-p
 """What the connectors need beside what pyspark has."""
 
 
+@checked
 def spark_session(
     app_name: str = "kjms",
     *,

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kjms.checking import checked
 from kjms.client.engine_access import engine_of, options_of
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException, shown
@@ -29,6 +30,7 @@ _ID: Final = "messageID"
 _PLACE: Final = frozenset({"topic", "partition", "offset"})  # where a row was read from tells it from all others
 
 
+@checked
 def write_batch(
     frame: DataFrame,
     factory: ConnectionFactory,
@@ -68,6 +70,7 @@ def write_batch(
     sink.write(frame, f"{query or uuid.uuid4().hex}-0")
 
 
+@checked
 def write_stream(
     frame: DataFrame,
     factory: ConnectionFactory,

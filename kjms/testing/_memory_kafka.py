@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.checking import checked
 from kjms.engine.kafka import (
     AdminPort,
     ConsumerPort,
@@ -69,6 +70,7 @@ class MemoryKafka:
         ValueError: *nodes* is less than 1.
     """
 
+    @checked
     def __init__(self, nodes: int = 1) -> None:
         if nodes < 1:
             raise ValueError(f"a MemoryKafka has 1 node or more, not {nodes}")

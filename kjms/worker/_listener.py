@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
+from kjms.checking import checked, checked_arguments, made
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import InvalidDestinationException, shown
-from kjms.options import ExceptionClass, RedeliveryPolicy, SessionMode, checked_mode, checked_types, made
+from kjms.options import ExceptionClass, RedeliveryPolicy, SessionMode, checked_mode
 from kjms.selector import parse_selector
 
 __all__ = ["Listener", "is_async", "listener", "listeners_of"]
@@ -57,7 +58,7 @@ class Listener:
                 f"{name}: a listener is on a Queue or a Topic, not {shown(self.destination)}"
             )
         try:
-            checked_types({each.name: str(each.type) for each in fields(self)}, vars(self))
+            checked_arguments(Listener, {**vars(self), "session_mode": checked_mode(self.session_mode)})
         except TypeError as error:
             raise TypeError(f"{name}: {error}") from None
         for setting, classes in self.exceptions.items():
@@ -101,6 +102,7 @@ class Listener:
         return f"<Listener {self.name} on {self.destination}, concurrency {self.concurrency}>"
 
 
+@checked
 def listener(
     destination: Destination,
     selector: str | None = None,

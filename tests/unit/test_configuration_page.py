@@ -44,7 +44,7 @@ def of_dataclass(kind: Any) -> dict[str, object]:
 
 
 def of_factory() -> dict[str, object]:
-    return {name: each.default for name, each in ConnectionFactory.__signature__.parameters.items()}
+    return {name: each.default for name, each in inspect.signature(ConnectionFactory).parameters.items()}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_the_examples_say_the_same(tmp_path: Path) -> None:
     found: dict[str, Any] = {}
     exec(program, found)
     (tmp_path / "kjms.toml").write_text(file, "utf-8")
-    settings = configuration(tmp_path / "kjms.toml", ConnectionFactory.__signature__.parameters, {}).settings
+    settings = configuration(tmp_path / "kjms.toml", inspect.signature(ConnectionFactory).parameters, {}).settings
     assert ConnectionFactory(**settings)._options == found["factory"]._options
 
 

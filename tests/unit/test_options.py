@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 from dataclasses import fields
 from datetime import timedelta
@@ -139,8 +140,8 @@ def test_mappings_are_read_as_in_files(factory: Any) -> None:
         ("drop_duplicates", None, "drop_duplicates is True or False"),
         ("send_timeout", "5", "send_timeout is a whole number or a timedelta, not '5'"),
         ("expiry_queue", Queue("late"), "expiry_queue is text or None"),
-        ("dead_letter_details", 1, "dead_letter_details is 'message' or 'traceback' or None"),
-        ("keep_settled", 1.5, "keep_settled is a whole number or a timedelta or None"),
+        ("dead_letter_details", 1, "dead_letter_details is 'message', 'traceback' or None"),
+        ("keep_settled", 1.5, "keep_settled is a whole number, a timedelta or None"),
         ("hand_over", 0, "hand_over is True or False or None, not 0"),
         ("max_unacknowledged", "5", "max_unacknowledged is a whole number or None"),
         ("observers", 3, "observers is a list"),
@@ -155,7 +156,7 @@ def test_a_setting_of_another_type_is_refused_at_once(factory: Any, setting: str
 
 def test_each_setting_of_a_factory_is_checked() -> None:
     """No setting takes an object of a foreign type."""
-    settings = set(ConnectionFactory.__signature__.parameters)
+    settings = set(inspect.signature(ConnectionFactory).parameters)
     refused = set()
     for setting in settings:
         with contextlib.suppress(TypeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from kjms import ConnectionFactory, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.client.config import configuration
 from kjms.naming import ContextFactory, ContextKey, DestinationType
 
-KNOWN = ConnectionFactory.__signature__.parameters
+KNOWN = inspect.signature(ConnectionFactory).parameters
 FILE = """
 bootstrap_servers = "kafka:9092"
 prefetch = 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import re
 import threading
@@ -123,7 +124,7 @@ def test_the_file_names_observers(tmp_path: Path) -> None:
     """The page's file gives a factory both observers."""
     (file,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
     (tmp_path / "kjms.toml").write_text(file, "utf-8")
-    settings = configuration(tmp_path / "kjms.toml", ConnectionFactory.__signature__.parameters, {}).settings
+    settings = configuration(tmp_path / "kjms.toml", inspect.signature(ConnectionFactory).parameters, {}).settings
     assert [type(each).__name__ for each in settings["observers"]] == ["PrometheusObserver", "OpenTelemetryObserver"]
 
 

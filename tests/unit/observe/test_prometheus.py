@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import pickle
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from kjms.observe.prometheus import PrometheusObserver
 from kjms.testing import MemoryKafka
 from tests.helpers import WAIT_MS, send, texts, wait_for
 
-KNOWN = ConnectionFactory.__signature__.parameters
+KNOWN = inspect.signature(ConnectionFactory).parameters
 ORDERS, LABEL = Queue("orders"), {"destination": "queue://orders"}
 
 
