@@ -97,7 +97,7 @@ def add_user(path: Path, user: str, password: str, role: str | None = None) -> b
             file.write("".join(f"{each}\n" for each in (*lines, line)))
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
+        if os.name == "posix" and path.exists():
             with contextlib.suppress(PermissionError):  # the program's own user still reads it
                 os.chown(name, path.stat().st_uid, path.stat().st_gid)
         os.replace(name, path)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from kjms.bridge._bridge import Bridge, Progress
-from kjms.bridge._inward import BridgeIn
+from kjms._require import required
 from kjms.bridge._options import BridgeOptions, PeerOptions
-from kjms.bridge._outward import BridgeOut
+
+with required("kjms.bridge", "amqp"):
+    from kjms.bridge._bridge import Bridge, Progress
+    from kjms.bridge._inward import BridgeIn
+    from kjms.bridge._outward import BridgeOut
 
 __all__ = ["Bridge", "BridgeIn", "BridgeOptions", "BridgeOut", "PeerOptions", "Progress"]

@@ -135,9 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from kjms.bridge import BridgeIn, BridgeOptions, BridgeOut, PeerOptions
     except ModuleNotFoundError as error:
-        if error.name != "proton":
-            raise
-        raise WrongUse("the bridge needs python-qpid-proton: pip install 'kjms[amqp]'") from error
+        raise WrongUse(str(error)) from error
     try:
         peer = PeerOptions(
             arguments.url,

@@ -132,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from kjms.console import Console, ConsoleOptions
     except ModuleNotFoundError as error:
-        raise WrongUse("the console needs fastapi, jinja2 and uvicorn: pip install 'kjms[console]'") from error
+        raise WrongUse(str(error)) from error
     host, port = arguments.listen
     names = ("users", "pass_credentials", "anonymous", "role", "audit", "allow_cleartext_passwords", "tls_certificate",
              "tls_key", "grafana", "estimate", "max_request_size")  # fmt: skip

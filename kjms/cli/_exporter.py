@@ -61,13 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
         ValueError: The configuration file has an error.
     """
     try:
-        from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
-
         from kjms.exporter import ClusterCollector
     except ModuleNotFoundError as error:
-        if error.name not in {None, "prometheus_client"}:
-            raise
-        raise WrongUse("the exporter needs prometheus_client: pip install 'kjms[prometheus]'") from error
+        raise WrongUse(str(error)) from error
+    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+
     user, password = credentials(arguments)
     collector = ClusterCollector(
         factory(arguments, may_create=False),

@@ -133,9 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from kjms.gateway import Gateway, GatewayOptions
     except ModuleNotFoundError as error:
-        if error.name != "proton":
-            raise
-        raise WrongUse("the gateway needs python-qpid-proton: pip install 'kjms[amqp]'") from error
+        raise WrongUse(str(error)) from error
     if arguments.add_user:
         return store_user(arguments, None, "password changed")
     host, port = arguments.listen

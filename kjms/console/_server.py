@@ -11,18 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
-try:
-    import uvicorn
-    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
-
-    from kjms.console._app import application
-except ModuleNotFoundError as missing:
-    if missing.name not in {"fastapi", "jinja2", "markupsafe", "pydantic", "starlette", "uvicorn"}:
-        raise
-    raise ModuleNotFoundError(
-        "kjms.console needs fastapi, jinja2 and uvicorn: pip install 'kjms[console]'", name=missing.name
-    ) from missing
-
+from kjms._require import required
 from kjms.checking import checked
 from kjms.child_process import Calls, ChildProcess, ThisProcess
 from kjms.client.connection_factory import ConnectionFactory
@@ -32,6 +21,12 @@ from kjms.console._operations import Operations
 from kjms.console._options import ConsoleOptions
 from kjms.console._security import Guard
 from kjms.users import is_loopback
+
+with required("kjms.console", "console"):
+    import uvicorn
+    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+    from kjms.console._app import application
 
 __all__ = ["Console"]
 

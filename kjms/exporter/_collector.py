@@ -12,19 +12,19 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-try:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError("kjms.exporter needs prometheus_client: pip install 'kjms[prometheus]'") from missing
-
+from kjms._require import required
 from kjms.admin import QueueFigures, SubscriptionFigures
 from kjms.checking import checked
 from kjms.child_process import Calls, ChildProcess, ThisProcess
 from kjms.client.connection_factory import ConnectionFactory
 from kjms.errors import JMSException
-from kjms.exporter._families import QUEUE_FAMILIES, SUBSCRIPTION_FAMILIES, metrics_of
 from kjms.exporter._sources import Figures, Request, Source
 from kjms.options import LONGEST_WAIT, milliseconds
+
+with required("kjms.exporter", "prometheus"):
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+    from kjms.exporter._families import QUEUE_FAMILIES, SUBSCRIPTION_FAMILIES, metrics_of
 
 if TYPE_CHECKING:
     from types import TracebackType

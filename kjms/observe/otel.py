@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms._require import required
 from kjms._version import __version__
 from kjms.checking import checked
 from kjms.destinations import TemporaryQueue, TemporaryTopic
 from kjms.observe._observer import Observer
-from kjms.observe._require import required
 
-with required("otel"):
+with required("kjms.observe.otel", "otel"):
     from opentelemetry import metrics, propagate, trace
     from opentelemetry.context import Context
     from opentelemetry.metrics import MeterProvider

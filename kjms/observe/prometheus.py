@@ -11,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+from kjms._require import required
 from kjms.checking import checked
 from kjms.destinations import Destination, TemporaryQueue, TemporaryTopic
 from kjms.observe._observer import Observer
-from kjms.observe._require import required
 
-with required("prometheus"):
+with required("kjms.observe.prometheus", "prometheus"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
