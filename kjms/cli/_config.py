@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -91,7 +92,7 @@ def effective(path: Path | None, environment: Mapping[str, str]) -> dict[str, Se
     from kjms import ConnectionFactory
     from kjms.client.config import BOOTSTRAP_VARIABLE, configuration
 
-    known = ConnectionFactory.__signature__.parameters
+    known = inspect.signature(ConnectionFactory).parameters
     in_file = configuration(path, known, {}).settings if path is not None else {}
     both = configuration(path, known, environment)
     for settings in [both.settings] if not both.factories else both.factories.values():

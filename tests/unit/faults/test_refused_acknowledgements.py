@@ -1,4 +1,4 @@
-"""An `acknowledge` that Kafka refuses: it can be called again, and the message is settled with what is settled next."""
+"""An `acknowledge` that the broker refuses: it can be called again, and the message is settled with what comes next."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_it_can_be_called_again(kafka: MemoryKafka, desk: Any, queue: Queue, mod
 
 @each_mode
 def test_the_next_one_settles_both(kafka: MemoryKafka, desk: Any, queue: Queue, mode: int) -> None:
-    """`recover` does not bring the message again: the session has acknowledged it, and it is settled with the next one."""
+    """`recover` does not bring the message again: it is acknowledged, and settled with the next one."""
     desk.send(queue, *"abc")
     session = desk.session(mode)
     consumer = session.create_consumer(queue)
