@@ -182,6 +182,9 @@ def _words(kind: Any) -> Iterable[str]:
 
 
 def _is_a(kind: Any, value: object) -> bool:
+    alternatives = [*_alternatives(kind)]
+    if len(alternatives) > 1:
+        return any(_is_a(each, value) for each in alternatives)
     plain = typing.get_origin(kind) or kind
     if plain is Literal:
         return isinstance(value, str) and value in kind.__args__

@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from kjms.checking import checked, checked_arguments, made
-from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from kjms.checking import checked, checked_arguments
+from kjms.destinations import Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import InvalidDestinationException, shown
 from kjms.options import ExceptionClass, RedeliveryPolicy, SessionMode, checked_mode
 from kjms.selector import parse_selector
+
+if TYPE_CHECKING:
+    from kjms.destinations import Destination
 
 __all__ = ["Listener", "is_async", "listener", "listeners_of"]
 
@@ -156,9 +159,6 @@ def listener(
     def decorate(function: F) -> F:
         if not inspect.isfunction(function):
             raise TypeError(f"a listener is a function, not {shown(function)}: decorate a function that calls it")
-        policy = redelivery
-        if isinstance(policy, Mapping):
-            policy = made(RedeliveryPolicy, policy, f"{function.__module__}.{function.__qualname__}: redelivery")
         mode = checked_mode(session_mode)
         noted = Listener(
             function,
@@ -166,7 +166,7 @@ def listener(
             selector,
             concurrency,
             mode,
-            policy,
+            cast("RedeliveryPolicy | None", redelivery),  # which `checked` has made of a mapping
             subscription,
             durable,
             cast("tuple[ExceptionClass, ...] | None", dead_letter_on),  # checked, and made one, by the class

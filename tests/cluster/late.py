@@ -4,7 +4,7 @@
 
 A program behind a proxy moves messages, one in each transaction. A part of the transactions lose a request, which
 arrives in the next one; some of these are refused by the broker, and made again. ``--unfenced`` takes away what kjms
-does against that, to show the harm. It prints the answers of the brokers to late requests, and what became of the messages.
+does against that, to show the harm. It prints how brokers answered late requests, and what became of the messages.
 The exit code is 0, or 1 if a message was lost, doubled, or settled no more.
 """
 

@@ -329,8 +329,8 @@ async def test_verdicts_of_tasks(kafka: Any, queue: Queue, dead: Queue, mode: in
         (lambda: Reject(3), TypeError, "Reject: the reason is text, not 3 (int)"),  # type: ignore[arg-type]
         (lambda: Retry(timedelta(1)), TypeError, "Retry: the reason is text"),  # type: ignore[arg-type]
         (lambda: Retry(after=-1), ValueError, "after must not be negative, and is -1"),
-        (lambda: RedeliveryPolicy(dead_letter_on=ValueError), TypeError, "dead_letter_on is a tuple of classes"),  # type: ignore[arg-type]
-        (lambda: RedeliveryPolicy(retry_on="OSError"), TypeError, "retry_on is a tuple of classes"),  # type: ignore[arg-type]
+        (lambda: RedeliveryPolicy(dead_letter_on=ValueError), TypeError, "dead_letter_on is a list"),  # type: ignore[arg-type]
+        (lambda: RedeliveryPolicy(retry_on="OSError"), TypeError, "retry_on is a list"),  # type: ignore[arg-type]
         (lambda: RedeliveryPolicy(retry_on=(int,)), TypeError, "retry_on has classes of exceptions, and int is none"),  # type: ignore[arg-type]
         (lambda: RedeliveryPolicy(retry_on=("Gone",)), ValueError, "Python has no exception 'Gone'; name the module"),
         (lambda: RedeliveryPolicy(retry_on=("a b",)), ValueError, "retry_on: 'a b' is no dotted name"),

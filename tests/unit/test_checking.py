@@ -51,7 +51,7 @@ TAKERS = {
     "kjms.spark.write_batch": {"frame", "factory"},
     "kjms.spark.write_stream": {"frame", "factory"},
     "kjms.testing.MemoryKafka": {},
-    "kjms.worker.listener": {},
+    "kjms.worker.listener": {"destination"},
 }
 """What takes options, with the arguments that are not checked by their annotations: `options_of` refuses what is no
 factory, and pyspark, which is an extra, and its kinds of frames are not loaded to look at their classes."""
