@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -79,7 +79,7 @@ class JMSContext(Creating):
     def __init__(self, session_mode: SessionMode, connect: Callable[[], Connection]) -> None:
         self._session_mode = session_mode
         self._connect = connect
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: Executor | None = None
         self._context: _context.JMSContext | None = None
         self._opening = asyncio.Lock()
         self._is_closed = False
@@ -90,13 +90,17 @@ class JMSContext(Creating):
 
     # Opening and closing.
 
+    def _new_threads(self) -> Executor:
+        """Return what makes the calls that may take long."""
+        return ThreadPoolExecutor(THREADS, thread_name_prefix=f"kjms-aio-{next(_numbers)}")
+
     async def _open(self) -> Self:
         async with self._opening:
             if self._is_closed:
                 raise IllegalStateException("open: this context is closed (JMS 2.0 §11.2.6)")
             if self._context is None:
                 loop = asyncio.get_running_loop()
-                threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"kjms-aio-{next(_numbers)}")
+                threads = self._new_threads()
                 session_class = partial(LoopSession, loop=loop, executor=threads)
 
                 def connect() -> _context.JMSContext:

@@ -69,7 +69,7 @@ class Connection(AutoCloseable):
         self._is_closed = False
         self._is_used = False
         self._ownership = Ownership()
-        self._engine = Engine.acquire(options, user, password, self)
+        self._engine = self._acquire_engine(user, password)
         if options.client_id is not None:
             try:
                 self._claim_client_id(options.client_id)
@@ -77,6 +77,9 @@ class Connection(AutoCloseable):
                 self._engine.release(self)
                 raise
         _open_connections.add(self)
+
+    def _acquire_engine(self, user: str | None, password: str | None) -> Engine:
+        return Engine.acquire(self._options, user, password, self)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "started" if self._is_started else "stopped"

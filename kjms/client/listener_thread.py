@@ -85,7 +85,7 @@ class ListenerThread:
             before = self.listening
             self.listening = [each for each in list(self._consumers) if self._listener_of(each) is not None]
             if self.listening and self._thread is None and not self._is_ended:
-                self._thread = start_thread(self._run, f"kjms-session-{self._number}-delivery")
+                self._start_thread()
         self._wakeup.set()
         if is_replaced:
             with self._core.delivering:
@@ -93,6 +93,9 @@ class ListenerThread:
         for consumer in before:
             if consumer not in self.listening:
                 consumer._slot.rest()
+
+    def _start_thread(self) -> None:
+        self._thread = start_thread(self._run, f"kjms-session-{self._number}-delivery")
 
     def _listener_of(self, consumer: MessageConsumer) -> MessageListener | None:
         return self.listener if consumer._listener is None else consumer._listener
