@@ -155,6 +155,8 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
         (1, "tests/unit/testing/test_documents.py::test_the_fixtures_work_as_shown"),
         (1, "tests/unit/testing/test_documents.py::test_two_factories_are_two_programs"),
         (2, "tests/unit/testing/test_documents.py::test_a_program_prints_what_the_page_says"),
+        (1, "tests/unit/testing/test_documents.py::test_the_simulation_finds_the_wrong_handler"),
+        (1, "tests/unit/testing/test_documents.py::test_the_simulation_takes_a_source_of_hypothesis"),
     ],
     ("docs/transactions.md", "python"): [
         (1, "tests/integration/cli/test_cli_demo_and_documents.py::test_a_page_shows_its_example")

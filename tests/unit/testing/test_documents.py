@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kjms import ConnectionFactory
-from kjms.testing import MemoryKafka
+from kjms.testing import MemoryKafka, simulated
 from kjms.testing.engine import statistics
 
 pytest_plugins = ["pytester"]
@@ -38,6 +40,31 @@ def test_the_fixtures_work_as_shown(pytester: pytest.Pytester) -> None:
     (file,) = examples("pytest")
     pytester.makepyfile(file)
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=file.count("\ndef test_"))
+
+
+def test_the_simulation_finds_the_wrong_handler(pytester: pytest.Pytester) -> None:
+    """Of the page's two handlers, some seed finds the mistake of the first one, and shows the history."""
+    (file,) = examples("simulation")
+    pytester.makepyfile(file)
+    run = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
+    outcomes = run.parseoutcomes()
+    assert outcomes["failed"] >= 3
+    assert outcomes["passed"] == 100 - outcomes["failed"]
+    run.stdout.no_fnmatch_line("FAILED *_by_its_key*")
+    run.stdout.fnmatch_lines(["FAILED *_by_a_note*"])
+    if sys.version_info >= (3, 11):
+        (shown,) = re.findall(r"what was simulated, with seed 4:\n(.*?)\n\n", PAGE, flags=re.DOTALL)
+        run.stdout.fnmatch_lines(
+            ["*what was simulated, with seed 4:", *(f"*{line.strip()}" for line in shown.split("\n"))]
+        )
+
+
+def test_the_simulation_takes_a_source_of_hypothesis() -> None:
+    """The page's sketch has the names that hypothesis and kjms have."""
+    (block,) = re.findall(r"```python\n(@given.*?)```", PAGE, flags=re.DOTALL)
+    scope: dict[str, Any] = {"given": given, "st": st, "simulated": simulated}
+    exec(block, scope)
+    scope["test_each_order_is_paid_once"]()
 
 
 def test_two_factories_are_two_programs() -> None:
