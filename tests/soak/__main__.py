@@ -9,6 +9,7 @@ see docs/reliability.md.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import sys
 import tempfile
@@ -30,6 +31,8 @@ MOVERS: Final = 2
 SAMPLES: Final = 300  # of a run at most
 LEAST_SECONDS: Final = 5.0  # between two samples
 LINE_SECONDS: Final = 10.0
+START_SECONDS: Final = 300.0
+STARTED: Final = 100  # messages have arrived: the run begins
 DRY_SECONDS: Final = 120.0  # without progress: what has not arrived by then is missing
 LEAST_PER_MINUTE: Final = 60  # messages, below which a run is void
 UNFINISHED_SECONDS: Final = 180.0  # for a fault
@@ -53,13 +56,22 @@ class Soak:
         self.done: list[Fault] = []
         self.problems: list[str] = []
         self._begin = time.monotonic()
+        self._period = max(self.seconds / SAMPLES, LEAST_SECONDS)
+        self._pids = broker.pids
 
     def run(self) -> Result:
         """Run everything; return what came of it."""
         self.programs.start()
+        deadline = time.monotonic() + START_SECONDS
+        while self.programs.report["arrived"] < STARTED:
+            self.programs.look()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"only {self.programs.report['arrived']} messages arrived in {START_SECONDS:.0f} s")
+            time.sleep(0.2)
         self._begin = time.monotonic()
         faults = threading.Thread(target=self._make_faults, name="soak-faults", daemon=True)
         faults.start()
+        threading.Thread(target=self._look_at_cluster, name="soak-cluster", daemon=True).start()
         self._watch(self.seconds)
         faults.join(UNFINISHED_SECONDS)
         if faults.is_alive():
@@ -99,12 +111,11 @@ class Soak:
 
     def _watch(self, seconds: float) -> None:
         """Sample, and print a line now and then, for so many *seconds*."""
-        period = max(seconds / SAMPLES, LEAST_SECONDS)
-        next_sample, next_line = self.now() + period, self.now()
+        next_sample, next_line = self.now() + self._period, self.now()
         while self.now() < seconds:
             time.sleep(0.2)
             if self.now() >= next_sample:
-                next_sample += period
+                next_sample += self._period
                 self._sample()
             if self.now() >= next_line:
                 next_line += LINE_SECONDS
@@ -116,13 +127,17 @@ class Soak:
         for name in self.programs.names:
             is_judged = name in {"load", "workers"}  # the others are replaced
             self.samples.add_process(name, self.programs.process_id(name), now, is_judged=is_judged)
-        for number, process_id in self._broker.pids.items():
+        for number, process_id in self._pids.items():
             self.samples.add_process(f"broker {number}", process_id, now, is_judged=False)
-        try:
-            for what, value in cluster_figures(self._broker.bootstrap_servers).items():
-                self.samples.add(what, "cluster", now, value)
-        except (KafkaException, TimeoutError):
-            pass  # a broker is away
+
+    def _look_at_cluster(self) -> None:
+        """Sample what the cluster has; in a thread of its own, as a broker may be away, or be starting."""
+        while self.now() < self.seconds:
+            self._pids = self._broker.pids
+            with contextlib.suppress(KafkaException, TimeoutError):
+                for what, value in cluster_figures(self._broker.bootstrap_servers).items():
+                    self.samples.add(what, "cluster", self.now(), value)
+            time.sleep(self._period)
 
     def _print_line(self) -> None:
         report: dict[str, Any] = self.programs.report
@@ -152,7 +167,7 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=4.0, help="how long (4)")
     parser.add_argument("--nodes", type=int, default=1, help="brokers (1)")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="what happens (by chance)")
-    parser.add_argument("--every", type=float, default=40.0, help="seconds from a fault to the next (40; 0: none)")
+    parser.add_argument("--every", type=float, default=60.0, help="seconds from a fault to the next (60; 0: none)")
     parser.add_argument("--page", type=Path, default=Path("build/soak.html"), help="the page (build/soak.html)")
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.nodes} nodes, {options.hours * 60:g} minutes", flush=True)

@@ -97,7 +97,7 @@ class Load:
             while not of.is_set():
                 try:
                     with self.factory.create_connection() as connection:
-                        connection.exception_listener = lambda _: self.errors.update(["exception listener"])
+                        connection.exception_listener = lambda error: self.note("exception listener", error)
                         connection.start()
                         while not of.is_set():
                             with self.jms_errors(work.__name__):
@@ -123,7 +123,7 @@ class Load:
 
     def note(self, name: str, error: JMSException) -> None:
         """Count *error*."""
-        self.errors[f"{name}: {type(error).__name__}"] += 1
+        self.errors[f"{name}: {type(error).__name__} {error.error_code or ''}".rstrip()] += 1
 
     def send(
         self, session: Session, book: str, where: Queue | Topic, properties: Mapping[str, str], **how: Any

@@ -18,7 +18,8 @@ from tests.soak import mover
 from tests.soak.load import MOVED, MOVING
 
 END_SECONDS: Final = 120.0  # in which a program ends in order
-STOPPED: Final = frozenset({0, -signal.SIGTERM})  # exit codes of a program that was told to end
+NO_BROKER: Final = 1  # the exit code of a command that finds none
+STOPPED: Final = frozenset({0, NO_BROKER, -signal.SIGTERM})  # exit codes of a program that was to end
 
 
 class Programs:
@@ -41,6 +42,7 @@ class Programs:
         self.gateway_port = free_port()
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._lock = threading.Lock()
+        self._replacing = threading.Lock()
         self.problems: list[str] = []
         self.report: dict[str, Any] = {"sent": 0, "arrived": 0, "missing": 0, "errors": {}, "problems": []}
         module = (sys.executable, "-m")
@@ -96,11 +98,13 @@ class Programs:
 
     def replace(self, name: str, number: signal.Signals) -> None:
         """End a program by a signal, and start another one."""
-        with self._lock:
-            process = self._running[name]
-        process.send_signal(number)
-        self._await(name, process, allowed={-number} if number == signal.SIGKILL else STOPPED)
-        self._start(name)
+        with self._replacing:
+            with self._lock:
+                process = self._running[name]
+            if process.poll() is None:
+                process.send_signal(number)
+                self._await(name, process, {-number} if number == signal.SIGKILL else STOPPED)
+            self._start(name)
 
     def _await(self, name: str, process: subprocess.Popen[str], allowed: frozenset[int] | set[int]) -> None:
         try:
@@ -114,10 +118,11 @@ class Programs:
                 self.problems.append(f"{name} ended with code {code}; see {self._folder}")
 
     def look(self) -> None:
-        """Note which program has ended by itself, and start it again."""
+        """Start a program again that has ended by itself, and note it, unless it found no broker when it started."""
         for name, process in [*self._running.items()]:
-            if process.poll() is not None and name != "load":
-                self.problems.append(f"{name} ended by itself with code {process.returncode}; see {self._folder}")
+            if process.poll() is not None and name != "load" and not self._replacing.locked():
+                if process.returncode != NO_BROKER:
+                    self.problems.append(f"{name} ended by itself with code {process.returncode}; see {self._folder}")
                 self._start(name)
         if self._running["load"].poll() is not None:
             raise RuntimeError(f"the program that keeps the books has ended; see {self._folder}")
