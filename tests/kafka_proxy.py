@@ -22,6 +22,7 @@ END_TXN: Final = 26
 TXN_OFFSET_COMMIT: Final = 28
 FLEXIBLE: Final = {PRODUCE: 9, ADD_PARTITIONS_TO_TXN: 3, ADD_OFFSETS_TO_TXN: 3, END_TXN: 3, TXN_OFFSET_COMMIT: 3}
 """From which version on their headers have tags, and their arrays and texts are compact."""
+HEADER: Final = 1_000  # bytes of a request, in which its header is
 COMPACT: Final = 9  # the first version of it with compact arrays
 
 
@@ -47,6 +48,9 @@ class KafkaProxy:
         self._holding: set[socket.socket] = set()
         self._released = threading.Event()
         self._released.set()
+        self._silenced: dict[bool, bytes] = {}  # of which clients nothing passes: requests (True), or responses
+        self._heard = threading.Event()
+        self._heard.set()
         self._chosen: set[socket.socket] = set()  # of the clients that are to get such a response
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._target = "127.0.0.1", free_port()
@@ -89,6 +93,24 @@ class KafkaProxy:
         """Pass on what is held, and hold no more."""
         self._kind_held = -1
         self._released.set()
+        self._silenced = {}
+        self._heard.set()
+
+    def silence(self, client_id: str, *, requests: bool) -> None:
+        """Leave connections of a client half-open until `release`: nothing passes in one direction.
+
+        Args:
+            client_id: The setting ``client.id`` of its clients.
+            requests: Whether the broker gets no requests; else the client gets no responses.
+        """
+        self._heard.clear()
+        self._silenced = {requests: client_id.encode()}
+
+    def _wait_in_silence(self, request: bytes, *, is_request: bool) -> None:
+        """Wait while nothing passes in this direction for the client of *request*."""
+        name = self._silenced.get(is_request)
+        if name is not None and name == client_id_of(request):
+            self._heard.wait()
 
     def take(self, kind: int, mark: bytes = b"") -> None:
         """Take the next request of *kind* that has *mark* in it away, and cut its connection: the client asks again."""
@@ -115,34 +137,37 @@ class KafkaProxy:
                 except OSError:
                     client.close()
                     continue
-                asked: dict[int, tuple[int, int]] = {}  # kind and version, by the number of the request
+                asked: dict[int, bytes] = {}  # requests, by their numbers
                 self._clients.append(client)
                 self._brokers.append(broker)
                 for passes, *ends in ((self._pass_requests, client, broker), (self._pass_responses, broker, client)):
                     threading.Thread(target=passes, args=(*ends, asked), name="proxy", daemon=True).start()
 
-    def _pass_requests(self, client: socket.socket, broker: socket.socket, asked: dict[int, tuple[int, int]]) -> None:
+    def _pass_requests(self, client: socket.socket, broker: socket.socket, asked: dict[int, bytes]) -> None:
         with contextlib.suppress(OSError, EOFError):
             while True:
                 request = _frame(client)
-                kind, version, number = struct.unpack_from(">hhi", request)
+                kind, _, number = struct.unpack_from(">hhi", request)
                 if kind == self._kind_taken and self._mark in request:
                     self._kind_taken = -1
                     self.taken = request
                     _close(client)
                     break
-                asked[number] = kind, version
+                self._wait_in_silence(request, is_request=True)
+                asked[number] = request[:HEADER]
                 self.requests[kind] += 1
                 broker.sendall(struct.pack(">i", len(request)) + request)
         self.lost += client in self._holding
         _close(broker)
 
-    def _pass_responses(self, broker: socket.socket, client: socket.socket, asked: dict[int, tuple[int, int]]) -> None:
+    def _pass_responses(self, broker: socket.socket, client: socket.socket, asked: dict[int, bytes]) -> None:
         with contextlib.suppress(OSError, EOFError):
             while True:
                 response = _frame(broker)
                 (number,) = struct.unpack_from(">i", response)
-                kind, version = asked.pop(number)
+                request = asked.pop(number)
+                kind, version = struct.unpack_from(">hh", request)
+                self._wait_in_silence(request, is_request=False)
                 if kind == self._kind_held:
                     self._holding.add(client)
                     self.held += 1
@@ -154,6 +179,12 @@ class KafkaProxy:
                     self.changed += 1
                 client.sendall(struct.pack(">i", len(response)) + response)
         _close(client)
+
+
+def client_id_of(request: bytes) -> bytes:
+    """Return the client id in the header of a request."""
+    (length,) = struct.unpack_from(">h", request, 8)
+    return request[10 : 10 + max(length, 0)]
 
 
 def first_error(request: bytes, response: bytes) -> int:

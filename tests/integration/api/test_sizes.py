@@ -74,3 +74,35 @@ def test_what_a_topic_does_not_take_is_refused_with_its_limit(
     received = session.create_consumer(large).receive(WAIT_MS)
     assert received is not None
     assert len(received.get_body(bytes)) == LIMIT + 1
+
+
+@pytest.mark.slow
+def test_a_limit_that_is_lowered_takes_nothing_that_is_there(
+    connection: Connection, session: Session, large: Queue, admin: AdminClient
+) -> None:
+    """A message that is larger by now is delivered and settled; the next one of its size is refused with the limit."""
+    body, small = os.urandom(3_000_000), 2_000_000
+    producer = session.create_producer(large)
+    producer.send(BytesMessage(body))
+    producer.send(BytesMessage(body))
+    lower = ConfigEntry("max.message.bytes", str(small), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, large.queue_name, incremental_configs=[lower])
+    admin.incremental_alter_configs([resource])[resource].result(20)
+    wait_for(lambda: limit_of(admin, large) == small)
+    with pytest.raises(ResourceAllocationException, match=r"max\.message\.bytes"):
+        producer.send(BytesMessage(body))
+    with connection.create_session(SessionMode.SESSION_TRANSACTED) as transacted:
+        consumer = transacted.create_consumer(large)
+        for end in (transacted.rollback, transacted.commit):
+            received = consumer.receive(WAIT_MS)
+            assert received is not None
+            assert received.get_body(bytes) == body
+            end()
+        received = consumer.receive(WAIT_MS)
+        assert received is not None
+        assert received.get_body(bytes) == body
+        transacted.commit()
+    producer.send(BytesMessage(b"x"))
+    received = session.create_consumer(large).receive(WAIT_MS)
+    assert received is not None
+    assert received.get_body(bytes) == b"x"

@@ -8,7 +8,7 @@ import pytest
 from secured_roles import acls
 
 from kjms import ConnectionFactory, JMSSecurityException, Message, MessageConsumer, Queue, Session
-from tests.helpers import WAIT_MS, committed, seen, send, wait_for
+from tests.helpers import WAIT_MS, committed, seen, send, text, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("secured")]
 
@@ -90,7 +90,8 @@ def test_what_was_not_acknowledged_comes_to_the_next_program(secured: Any, name:
     with ConnectionFactory(secured.addresses["PLAINTEXT"]).create_connection() as other:
         other.start()
         consumer = other.create_session().create_consumer(Queue(name))
-        assert [seen(received(consumer)) for _ in "ab"] == [("a", True, 2), ("b", True, 2)]
+        assert seen(received(consumer)) == ("a", True, 2)
+        assert text(received(consumer)) == "b"
 
 
 def test_a_topic_that_may_be_read_again_continues(secured: Any, name: str) -> None:
