@@ -4,7 +4,7 @@
 
 A program behind a proxy moves messages, one in each transaction. A part of the transactions lose a request, which
 arrives in the next one; some of these are refused by the broker, and made again. ``--unfenced`` takes away what kjms
-does against that, to show the harm. It prints how brokers answered late requests, and what became of the messages.
+does against that, to show the harm. It prints the answers to late requests, and what became of the messages.
 The exit code is 0, or 1 if a message was lost, doubled, or settled no more.
 """
 
@@ -180,7 +180,7 @@ def main() -> int:
         connection.close()
         problems = harm(proxy.bootstrap_servers, source, target, moved)
     count = late.answers.total()
-    print(f"{len(moved)} transactions, {rolled_back} rolled back, {count} late requests; Kafka's answers:")
+    print(f"{len(moved)} transactions, {rolled_back} rolled back, {count} late requests; the broker's answers:")
     for (kind, code), count in sorted(late.answers.items()):
         print(f"    {kind}: {count} times {KafkaError(code).name() if code else 'carried out'}")
     if set_back:

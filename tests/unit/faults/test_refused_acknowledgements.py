@@ -1,4 +1,4 @@
-"""An `acknowledge` that the broker refuses: it can be called again, and the message is settled with what comes next."""
+"""An `acknowledge` that the broker refuses: it can be called again; what is settled next settles the message, too."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_it_can_be_called_again(kafka: MemoryKafka, desk: Any, queue: Queue, mod
 
 @each_mode
 def test_the_next_one_settles_both(kafka: MemoryKafka, desk: Any, queue: Queue, mode: int) -> None:
-    """`recover` does not bring the message again: it is acknowledged, and settled with the next one."""
+    """`recover` does not bring it again: the session has acknowledged it, and the next acknowledgement settles it."""
     desk.send(queue, *"abc")
     session = desk.session(mode)
     consumer = session.create_consumer(queue)
