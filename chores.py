@@ -277,9 +277,9 @@ def stress(arguments: Sequence[str]) -> int:
 
 
 def cluster(arguments: Sequence[str]) -> int:
-    """Measure what faults of a cluster cost: `restarts` of its brokers (many minutes), and `late` requests."""
-    if arguments[:1] not in (["restarts"], ["late"]):
-        print("usage: python3 chores.py cluster {restarts,late} [ARGUMENT ...]", file=sys.stderr)
+    """Show what faults of a cluster do: `restarts` of brokers (many minutes), `late` requests, `doubled` messages."""
+    if arguments[:1] not in (["restarts"], ["late"], ["doubled"]):
+        print("usage: python3 chores.py cluster {restarts,late,doubled} [ARGUMENT ...]", file=sys.stderr)
         return 2
     return run("test", "-m", f"tests.cluster.{arguments[0]}", *arguments[1:])
 

@@ -38,6 +38,7 @@ SEARCH: Final = {
     "decisions/": {"boost": 0.3},
     "crash-test.md": {"boost": 0.5},
     "stress-test.md": {"boost": 0.5},
+    "reliability.md": {"boost": 0.5},
     "performance.md": {"boost": 0.5},
     "index.md": {"boost": 2},
     "tutorial.md": {"boost": 2},

@@ -26,6 +26,7 @@ class Book:
         self.sent = 0  # begun
         self._got = [bytearray() for _ in range(copies)]
         self._unknown: set[int] = set()  # a send that failed: the message may be there or not
+        self._elsewhere: set[int] = set()  # they are to arrive in another stream
         self._perhaps: set[int] = set()  # its commit failed with an unknown outcome: it may have been received or not
         self._unmarked: list[int] = []
 
@@ -42,6 +43,11 @@ class Book:
         with self.lock:
             self._unknown.add(number)
 
+    def goes_elsewhere(self, number: int) -> None:
+        """Note that the message does not arrive in this stream."""
+        with self.lock:
+            self._elsewhere.add(number)
+
     def got(self, number: int, copy: int = 0, *, is_marked: bool = False) -> None:
         """Note that a message was received, and whether it had the mark of a redelivered one."""
         with self.lock:
@@ -57,7 +63,7 @@ class Book:
     def missing(self) -> list[int]:
         """Return the messages that were confirmed, and have not arrived."""
         with self.lock:
-            excused = self._unknown | self._perhaps
+            excused = self._unknown | self._perhaps | self._elsewhere
             found: set[int] = set()
             for got in self._got:
                 at = got.find(0)
@@ -80,19 +86,25 @@ class Book:
     def problems(self) -> list[str]:
         """Return which promises were not kept."""
         missing, repeated = self.missing(), self.repeated()
+        unknown = f"; sends that failed: {sorted({*repeated, *self._unmarked} & self._unknown)[:SHOWN]}"
         found = []
         if missing:
             found.append(f"{self.name}: {len(missing)} confirmed messages did not arrive, such as {missing[:SHOWN]}")
         if self.is_once and repeated:
-            found.append(f"{self.name}: {len(repeated)} messages arrived more than once, such as {repeated[:SHOWN]}")
+            found.append(
+                f"{self.name}: {len(repeated)} messages arrived more than once, such as {repeated[:SHOWN]}{unknown}"
+            )
         if not self.is_once and self._unmarked:
-            found.append(f"{self.name}: messages were repeated without a mark, such as {self._unmarked[:SHOWN]}")
+            found.append(
+                f"{self.name}: messages were repeated without a mark, such as {self._unmarked[:SHOWN]}{unknown}"
+            )
         return found
 
     def figures(self) -> Figures:
         """Return the sums."""
         missing, repeated = self.missing(), self.repeated()
-        return Figures(self.name, self.sent, self.arrived(), len(missing), len(repeated), len(self._unknown))
+        sent = self.sent - len(self._elsewhere)
+        return Figures(self.name, sent, self.arrived(), len(missing), len(repeated), len(self._unknown))
 
 
 @dataclass(frozen=True)

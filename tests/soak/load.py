@@ -213,12 +213,11 @@ class Load:
                 number = worked.next()
                 assert refused.next() == number
                 other = worked if not number % REFUSED_EVERY else refused
-                other.failed(number)  # it does not come there
+                other.goes_elsewhere(number)
                 try:
                     producer.send(session.create_text_message(str(number)))
                 except JMSException:
-                    worked.failed(number)
-                    refused.failed(number)
+                    (refused if other is worked else worked).failed(number)
                     raise
                 finally:
                     time.sleep(PAUSE_SECONDS)

@@ -80,13 +80,14 @@ def test_what_is_lost_doubled_or_unmarked_is_found() -> None:
         once.got(number, is_marked=number == 0)
     for number in (0, 1, 1):
         marked.got(number)
+    marked.failed(1)
     assert once.problems() == [
         "moved: 1 confirmed messages did not arrive, such as [1]",
-        "moved: 1 messages arrived more than once, such as [0]",
+        "moved: 1 messages arrived more than once, such as [0]; sends that failed: []",
     ]
     assert marked.problems() == [
-        "moved: 3 confirmed messages did not arrive, such as [0, 1, 2]",
-        "moved: messages were repeated without a mark, such as [1]",
+        "moved: 2 confirmed messages did not arrive, such as [0, 2]",
+        "moved: messages were repeated without a mark, such as [1]; sends that failed: [1]",
     ]
 
 
