@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 LEAST = 30
 """Messages, below which a round is void: nothing was under way when the fault came, or nothing continued."""
+BACKLOG = 200
+"""Messages that wait to be moved: not more than can be moved at the end."""
 FAULT_SECONDS = 180.0
 """In which work continues after a fault, on a machine that does much else."""
 
@@ -47,6 +49,9 @@ class Traffic:
         numbers = itertools.count()
 
         def send_one() -> None:
+            if len(self.confirmed) - self.moved > BACKLOG:
+                self._is_sent.wait(0.1)
+                return
             body = str(next(numbers))  # one that failed is not sent again: it may be there
             producer.send(sending.create_text_message(body))
             self.confirmed.append(body)

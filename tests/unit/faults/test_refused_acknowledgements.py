@@ -16,7 +16,7 @@ REFUSED = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "refused")
 each_mode = pytest.mark.parametrize("mode", [Session.CLIENT_ACKNOWLEDGE, Session.INDIVIDUAL_ACKNOWLEDGE])
 
 
-@pytest.mark.requirement("JMS-3.6.2-1")
+@pytest.mark.requirement("JMS-4.4.11-5")
 @each_mode
 def test_it_can_be_called_again(kafka: MemoryKafka, desk: Any, queue: Queue, mode: int) -> None:
     """The same call on the same message returns when the message is settled, and not before."""
