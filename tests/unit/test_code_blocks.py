@@ -31,6 +31,9 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     # page and language -> in the order of the page: so many blocks, and the test that runs them, or why none does
     ("README.md", "bash"): [(3, PARSED)],
     ("README.md", "python"): [(1, "tests/unit/test_readme.py::test_the_readmes_program_is_the_example")],
+    ("docs/administration.md", "console"): [
+        (1, "tests/integration/doctor/test_doctor.py::test_the_command_says_and_does")
+    ],
     ("docs/administration.md", "python"): [
         (5, "tests/unit/test_administration_page.py::test_the_programs_of_the_page_run")
     ],

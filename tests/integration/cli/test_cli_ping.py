@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from kjms.broker import Broker, LocalBroker
 from kjms.cli import main
-from tests.helpers import Kjms, topics
+from tests.helpers import WAIT_MS, Kjms, topics
 
 
 def test_a_cluster_answers(kjms: Kjms, kjms_broker: Broker) -> None:
@@ -54,6 +55,18 @@ def test_what_a_user_may_not_do_is_unknown(
     details = {each["name"]: each["detail"] for each in found}
     assert "the ACL Create on the topic 'kjms-ping-" in details["create topics"]
     assert details["transactions"] == "not tried, since the trial could not create a topic"
+
+
+def test_a_server_of_another_make(kjms: Kjms) -> None:
+    """Say what librdkafka's own small Kafka lacks: it takes few requests, and creates no topics when asked."""
+    producer = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1, "log_level": 0})
+    (mock,) = producer.list_topics(timeout=WAIT_MS / 1000).brokers.values()
+    done = kjms("ping", "--compatibility", "--bootstrap", f"{mock.host}:{mock.port}", expected=1)
+    out = done.stdout.decode()
+    assert "missing  create topics" in out
+    assert "! create topics: missing: the broker does not take the requests CreateTopics 4" in out
+    assert "! transactions: unknown: not tried, since the trial could not create a topic" in out
+    assert "things that kjms cannot work without.\n" in out
 
 
 @pytest.fixture

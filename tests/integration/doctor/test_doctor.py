@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from kjms import ConnectionFactory, Queue, RedeliveryPolicy, Session, Topic
+from kjms import ConnectionFactory, Queue, Session, Topic
 from kjms.admin import Admin, Finding
 from kjms.broker import LocalBroker
 from kjms.cli import main
@@ -28,6 +29,9 @@ from tests.helpers import WAIT_MS, Program, delete_topic, partitions, send, text
 
 pytestmark = pytest.mark.xdist_group("doctor")
 
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "administration.md").read_text("utf-8").partition("## Examine and repair")[2]
+SHOWN = PAGE.partition("$ kjms doctor\n")[2].partition("```")[0]
 SECONDS = 20.0
 QUESTIONS = 2  # that a program which was killed leaves unanswered
 
@@ -61,14 +65,15 @@ def programs(servers: str) -> Iterator[Callable[[], Program]]:
 
 @pytest.fixture
 def factory(servers: str) -> ConnectionFactory:
-    """What the programs, and the doctor, use."""
-    return ConnectionFactory(servers, redelivery=RedeliveryPolicy(max_deliveries=2))
+    """What the programs use: an engine of their own, which ends with them, and not with the doctor's."""
+    return ConnectionFactory(servers, kafka={"client.id": "programs"})
 
 
 @pytest.fixture
-def admin(factory: ConnectionFactory) -> Iterator[Admin]:
+def admin(servers: str) -> Iterator[Admin]:
     """The doctor, in a process where programs that do not answer are given up after two seconds."""
-    with tuned(registry_questions=QUESTIONS, open_transaction_seconds=3.0), Admin(factory) as admin:
+    tuning = tuned(registry_questions=QUESTIONS, open_transaction_seconds=3.0)
+    with tuning, Admin(ConnectionFactory(servers)) as admin:
         yield admin
 
 
@@ -189,7 +194,7 @@ def test_what_a_deleted_queue_has_left(admin: Admin, factory: ConnectionFactory,
     """Delete the topics, the group and the records of a queue whose Kafka topic another tool has deleted."""
     queue = Queue("gone.orders")
     consume_one(factory, queue, "one")
-    make(servers, overflow("gone.orders", queue_group("gone.orders")))
+    make(servers, overflow("gone.orders", queue_group("gone.orders")), retention_ms=-1)
     make(servers, "gone.orders2")  # another topic, which begins with its name
     delete_topic(servers, "gone.orders")
     finding = cured(admin, "deleted destination", "gone.orders")
@@ -224,7 +229,7 @@ def test_a_subscription_without_topic(admin: Admin, factory: ConnectionFactory, 
         assert not found(admin, "subscription without topic", "daily").repairable
         consumer.close()
     cured(admin, "subscription without topic", "daily")
-    assert not admin.subscriptions(estimate=True)
+    assert "daily" not in {each.name for each in admin.subscriptions(estimate=True)}
 
 
 def test_a_group_without_subscription(admin: Admin, factory: ConnectionFactory, servers: str) -> None:
@@ -232,11 +237,11 @@ def test_a_group_without_subscription(admin: Admin, factory: ConnectionFactory, 
     make(servers, "lost.prices")
     durable(factory, "lost.prices", "daily")
     (before,) = admin.subscriptions(estimate=True)
-    make(servers, handover("lost.prices", before.group))
+    make(servers, handover("lost.prices", before.group), retention_ms=-1)
     assert admin.examine() == []  # it is defined, so both are its own
     stray = subscription_group("lost.prices", "stray", None, 7)  # its program was killed half-way
     commit_for(servers, stray, "lost.prices")
-    make(servers, handover("lost.prices", stray))
+    make(servers, handover("lost.prices", stray), retention_ms=-1)
     cured(admin, "group without subscription", stray)
     cured(admin, "topic without subscription", handover("lost.prices", stray))
     assert [each.name for each in admin.subscriptions(estimate=True)] == ["daily"]
@@ -405,29 +410,34 @@ def test_a_transaction_that_stays_open(admin: Admin, servers: str) -> None:
 # The command.
 
 
-def test_the_command_says_and_does(
-    servers: str, factory: ConnectionFactory, capsys: pytest.CaptureFixture[str], admin: Admin
-) -> None:
-    """Report in plain words and as JSON, repair with --repair, and say by the exit code whether something is left."""
+def test_the_command_says_and_does(servers: str, admin: Admin, capsys: pytest.CaptureFixture[str]) -> None:
+    """Report what the page shows, repair with --repair, and say by the exit code whether something is left."""
     where = ("--bootstrap", servers)
     assert main(["doctor", *where]) == 0
     assert capsys.readouterr().out == "Nothing was found: the cluster is as kjms leaves it.\n"
-    admin.create_queue("told.orders")
-    change(servers, "told.orders", "retention.ms", "60000")
+    admin.create_queue("orders")
+    change(servers, "orders", "retention.ms", "604800000")
+    assert main(["doctor", *where]) == 3
+    assert capsys.readouterr().out == SHOWN
     make(servers, "told.foreign", retention_ms=60_000)
     commit_for(servers, queue_group("told.foreign"), "told.foreign")
-    assert main(["doctor", *where]) == 3
-    out = capsys.readouterr().out
-    assert "settings that lose messages: told.orders\n  found   Kafka deletes messages of queue told.orders" in out
-    assert "  remedy  set retention.ms=-1, as kjms made the topic (--repair)\n" in out
-    assert out.endswith("\n2 found\n")
     assert main(["doctor", "--repair", *where]) == 3
     out = capsys.readouterr().out
-    assert "(repaired)" in out
+    assert "  remedy  set retention.ms=-1, as kjms made the topic (repaired)\n" in out
     assert out.endswith("\n2 found, 1 repaired, 1 left\n")
     assert main(["doctor", "--json", *where]) == 3
     (left,) = json.loads(capsys.readouterr().out)
     assert (left["subject"], left["repairable"], left["state"]) == ("told.foreign", False, "found")
     change(servers, "told.foreign", "retention.ms", "-1")
-    for name in ("told.orders", "told.foreign"):
+    for name in ("orders", "told.foreign"):
         admin.delete_queue(name)
+
+
+def test_the_page_names_each_kind() -> None:
+    """The table on the page has a line for each kind of finding that the source has."""
+    source = "".join(
+        (ROOT / "kjms" / name).read_text("utf-8") for name in ("admin/_examination.py", "engine/admin/leftovers.py")
+    )
+    kinds = set(re.findall(r"(?:Finding\.of|Leftover)\(\s*\"([a-z -]+)\",", source))
+    assert len(kinds) > 10
+    assert kinds == set(re.findall(r"^\| ([a-z -]+) \|", PAGE, flags=re.MULTILINE)) - {"takes"}
