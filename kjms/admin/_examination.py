@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kjms.admin._retention import CLEANUP, RETENTION, RETENTION_BYTES, UNLIMITED, retention_warnings
+from kjms.engine import DEAD_LETTER_MARGIN
 from kjms.errors import JMSException
 from kjms.mapping.names import (
     BOOKKEEPING,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Examination", "Finding"]
 
 LARGEST: Final = "max.message.bytes"
-MARGIN: Final = 128 * 1024  # bytes by which a dead letter may be larger than its message
 IN_SYNC: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 KEPT: Final[Mapping[str, str]] = {RETENTION: UNLIMITED, RETENTION_BYTES: UNLIMITED, CLEANUP: "delete"}
@@ -163,8 +163,8 @@ class Examination:
                 letters,
                 f"{LARGEST} of {letters!r} is {limits[letters]}, and messages of {largest} bytes may become dead"
                 " letters: a larger one stays in its queue",
-                f"set {LARGEST}={largest + MARGIN}",
-                partial(self._cluster.change_settings, letters, {LARGEST: str(largest + MARGIN)}),
+                f"set {LARGEST}={largest + DEAD_LETTER_MARGIN}",
+                partial(self._cluster.change_settings, letters, {LARGEST: str(largest + DEAD_LETTER_MARGIN)}),
             )
 
     def _replicas(self, there: Mapping[str, int], queues: Collection[str]) -> Iterator[Finding]:

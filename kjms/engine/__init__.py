@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kjms.engine.admin.scan import Position, Scan, Scanned
     from kjms.engine.admin.scopes import Backlog, Scope
     from kjms.engine.admin.survey import Survey
-    from kjms.engine.admin.topics import WantedTopic
+    from kjms.engine.admin.topics import DEAD_LETTER_MARGIN, WantedTopic
     from kjms.engine.admin.trial import Failure, Pong
     from kjms.engine.browsing import Browsing
     from kjms.engine.callback_threads import Callbacks
@@ -61,6 +61,7 @@ _MODULES = {
     "Condition": "kjms.engine.interrupts",
     "ConsumerSlot": "kjms.engine.consumer.consumer_slot",
     "Copy": "kjms.engine.transactions.plan",
+    "DEAD_LETTER_MARGIN": "kjms.engine.admin.topics",
     "DURABLE": "kjms.engine.subscriptions.definitions",
     "Admin": "kjms.engine.admin.admin",
     "DelayedMessage": "kjms.engine.delayed.inspection",
@@ -115,6 +116,7 @@ _MODULES = {
 __all__ = [
     "CLIENT_ID",
     "COMMIT_SECONDS",
+    "DEAD_LETTER_MARGIN",
     "DURABLE",
     "NEWER_SETTLEMENT",
     "NON_DURABLE",

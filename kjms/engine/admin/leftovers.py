@@ -416,21 +416,25 @@ class Leftovers:
             topic = rest.partition("\n")[0] if not group else group.removeprefix(QUEUES)
             is_left = group not in seen.groups and (not group or group.startswith(QUEUES))
             if is_left and topic in gone:
-                left.setdefault(queue_group(topic), {})[key] = record.offset() or 0
-        for group, keys in sorted(left.items()):
+                left.setdefault(topic, {})[key] = record.offset() or 0
+        for subject, keys in sorted(left.items()):
             yield Leftover(
                 "copy without group",
-                group,
+                subject,
                 f"the bookkeeping has {len(keys)} records of a queue, topic or subscription that is gone",
                 "delete them; neither the group nor its topic or subscription exists",
-                partial(self._wipe_copies, group, keys),
+                partial(self._wipe_copies, subject, keys),
             )
 
-    def _wipe_copies(self, group: str, keys: Mapping[bytes, int]) -> None:
+    def _wipe_copies(self, subject: str, keys: Mapping[bytes, int]) -> None:
+        """Take *keys* away, which are of a subscription's group, or of a queue or topic."""
         seen = self._look()
-        topic = group.removeprefix(QUEUES)
-        if group in seen.groups | seen.subscribed or (group.startswith(QUEUES) and self._topics.look_up(topic)):
-            raise _in_use(group)
+        if subject.startswith(SUBSCRIPTIONS):
+            is_used = subject in seen.subscribed
+        else:
+            is_used = queue_group(subject) in seen.groups or self._topics.look_up(subject) > 0
+        if is_used:
+            raise _in_use(subject)
         self._wipe(BOOKKEEPING, COPIES, keys)
 
     def _wipe(self, topic: str, number: int, keys: Mapping[bytes, int]) -> None:

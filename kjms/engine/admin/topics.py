@@ -42,7 +42,7 @@ from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import is_internal, topic_for
 
-__all__ = ["NOT_READY", "QUEUE_CONFIG", "Topics", "WantedTopic"]
+__all__ = ["DEAD_LETTER_MARGIN", "NOT_READY", "QUEUE_CONFIG", "Topics", "WantedTopic"]
 
 _log = logging.getLogger("kjms.topics")
 
