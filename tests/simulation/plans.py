@@ -63,12 +63,10 @@ SIMPLE: Final = {
     "prefetch": 1_000,
     "hand_over": None,
     "is_topic": False,
-    "network": [0.0, 0.0],
-    "subscription": "shared durable",
-    "second": False,
-    "targets": 1,
 }
 """What a shortened plan has, where the failure does not need anything else."""
+OPTIONS: Final = ("network", "subscription", "second", "targets")
+"""What it does not have, then."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +118,8 @@ def drawn(seed: int, *, most_processes: int = 3, most_faults: int = 3) -> Plan:
         "delay": r.choice([0, 0, 0, 300]),
         "max_deliveries": r.choice([1_000, 1_000, 3, 2]),
         "is_topic": bool(traits.subscription),
-        "subscription": traits.subscription or SIMPLE["subscription"],
-        "second": traits.has_second,
+        **({"subscription": traits.subscription} if traits.subscription else {}),
+        **({"second": True} if traits.has_second else {}),
         "targets": r.choice([1, 2]),
         "hand_over": r.choice([None, None, False]),
         "ordering": r.choice(["session", "session", "none"]),
@@ -229,11 +227,16 @@ def smaller(plan: Plan) -> Iterator[Plan]:
         for s, session in enumerate(process["sessions"]):
             yield from _smaller_session(plan, p, s, session)
     for p, process in enumerate(plan["processes"]):
-        for name, off in (("ahead", 0.0), ("is_main", False), ("start", 0)):
-            if process.get(name, off) != off:
-                yield _changed(plan, lambda each, p=p, n=name, v=off: each["processes"][p].update({n: v}))
+        for name in ("ahead", "is_main"):
+            if name in process:
+                yield _changed(plan, lambda each, p=p, n=name: each["processes"][p].pop(n))
+        if process["start"]:
+            yield _changed(plan, lambda each, p=p: each["processes"][p].update(start=0))
+    for name in OPTIONS:
+        if name in plan and _is_free(plan, name):
+            yield _changed(plan, lambda each, n=name: each.pop(n))
     for name, simple in SIMPLE.items():
-        if plan.get(name, simple) != simple and _is_free(plan, name):
+        if plan[name] != simple and _is_free(plan, name):
             yield _changed(plan, lambda each, n=name, v=simple: each.update({n: v}))
 
 
@@ -243,13 +246,16 @@ def _smaller_session(plan: Plan, p: int, s: int, session: Plan) -> Iterator[Plan
         for begin in range(0, many, size):
             cut = slice(begin, begin + size)
             yield _changed(plan, lambda each, cut=cut: each["processes"][p]["sessions"][s]["ops"].__delitem__(cut))
-    for name, off in (("start", 0), ("interrupt", 0.0)):
-        if session.get(name, off) != off:
-            yield _changed(plan, lambda each, n=name, v=off: each["processes"][p]["sessions"][s].update({n: v}))
+    if session["start"]:
+        yield _changed(plan, lambda each: each["processes"][p]["sessions"][s].update(start=0))
+    if "interrupt" in session:
+        yield _changed(plan, lambda each: each["processes"][p]["sessions"][s].pop("interrupt"))
 
 
 def _is_free(plan: Plan, name: str) -> bool:
     """Return whether the option *name* of *plan* can be changed without the sessions."""
+    if name == "subscription":
+        return not plan["is_topic"]  # another kind would be another plan
     sessions = [each for process in plan["processes"] for each in process["sessions"]]
     texts = json.dumps([[each.get("selectors"), each["ops"]] for each in sessions])
     if name in {"second", "is_topic"}:

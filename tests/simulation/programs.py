@@ -474,7 +474,7 @@ class Run:
                 session, _ = self.call(process, name, Kind.OTHER, "create session", connection.create_session, AUTO)
                 consumer, _ = self.call(process, name, Kind.OTHER, "create consumer", session.create_consumer, REQUESTS)
                 while not self.is_over.is_set():
-                    message, _ = self.call(process, name, Kind.OTHER, "receive", consumer.receive, 1_000)
+                    message, _ = self.call(process, name, Kind.OTHER, "receive", consumer.receive, 5_000)
                     if message is not None:
                         self.answer(session, message)
             except Failed:
@@ -526,7 +526,7 @@ class Run:
                 program, other = programs[each["kind"]], self.factory(spec["name"], is_receiver=False)
                 thread = Thread(target=program, args=(process, other, each, name), name=name)
             thread.process = process
-            if not number and spec["is_main"]:
+            if not number and spec.get("is_main"):
                 process.main = thread
             self.threads.append(thread)
             thread.start()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.mutants.run import copied, mutated, read
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PLANS = sorted(HERE.glob("plans/*.json"))
+
+NEW_SEEDS_SECONDS = 20  # no run is begun after that; it ends none
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a run is repeated exactly on Linux")
 
@@ -39,6 +42,19 @@ def test_new_plans() -> None:
     """Plans with and without faults keep all promises."""
     done = simulate("explore", "--seeds", "0:20")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_new_seeds() -> None:
+    """Plans that no run has had before keep all promises: as many as fit into some seconds, and one at the least.
+
+    A seed that fails is run again with the command that the failure names. Its plan, made smaller, is kept.
+    """
+    first = secrets.randbelow(10**12)
+    done = simulate("explore", "--seeds", f"{first}:{first + 10**6}", "--minutes", str(NEW_SEEDS_SECONDS / 60))
+    failing = re.findall(r"s, seed (\d+): ", done.stdout)
+    again = "\n".join(f"python3 chores.py simulate show --seeds {seed}" for seed in failing)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}from seed {first}; to run it again:\n{again}"
+    assert re.search(r"^[\d,]+ runs in", done.stdout, flags=re.MULTILINE)
 
 
 @pytest.mark.slow
