@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -61,9 +60,6 @@ def test_smaller_plans_come_to_an_end(plan: Plan) -> None:
     steps = 0
     while (step := next(smaller(plan), None)) is not None:
         assert step != plan
-        assert (
-            sessions(step, "receive") or not sessions(plan, "receive") or len(json.dumps(step)) < len(json.dumps(plan))
-        )
         plan, steps = step, steps + 1
         assert steps < 1_000
     assert [each["sessions"] for each in plan["processes"]] == [[]]
