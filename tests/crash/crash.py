@@ -10,17 +10,18 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from crash_checker import Violation, excerpt
 from crash_plan import plan
-from crash_round import Result, Stage
-from crash_rounds import parser, play_rounds, show, show_plan, show_standstill
+from crash_round import Stage
+from crash_rounds import parser, play_rounds, show, show_plan
+
+from tests.history.checker import Anomaly
 
 
 def main() -> int:
@@ -35,8 +36,8 @@ def main() -> int:
     return play_rounds(options, partial(play, options))
 
 
-def play(options: argparse.Namespace, number: int) -> Result:
-    """Play round *number* and report it."""
+def play(options: argparse.Namespace, number: int) -> list[Anomaly]:
+    """Play round *number*, report it, and return which promises it broke."""
     chosen = plan(options.seed, number, options.seconds, options.session_timeout / 1000)
     if options.fatal is not None:
         chosen = replace(chosen, fatal=options.fatal)
@@ -48,15 +49,7 @@ def play(options: argparse.Namespace, number: int) -> Result:
     again = f"python3 chores.py crash --seed {options.seed} --round {number}"
     again += "" if options.fatal is None else f" --fatal {options.fatal}"
     began = f"round {number}, {partitions}, prefetch {chosen.prefetch}"
-    show(options, result, began, partial(account, result), again, folder)
-    show_standstill(result.standstill)
-    return result
-
-
-def account(result: Result) -> Iterator[tuple[Violation, str]]:
-    """Return the violations, each with the excerpt of the histories that shows it."""
-    for violation in result.violations:
-        yield violation, excerpt(result.record, violation.number) if violation.number >= 0 else ""
+    return show(options, result, began, again, folder)
 
 
 if __name__ == "__main__":

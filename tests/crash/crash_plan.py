@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from crash_checker import MODES
+from crash_record import MODES
 
 CONSUMERS: Final = 4  # processes; the machine is small
 PRODUCERS: Final = 2

@@ -1,4 +1,4 @@
-"""A producer or a consumer of the crash test, to be run as a process; what it does, it writes into its histories.
+"""A producer or a consumer of the crash test, to be run as a process; what it does, it writes into its journals.
 
 ``crash_process.py produce JSON`` or ``crash_process.py consume JSON``, where JSON holds the fields of `Task`. SIGTERM
 lets it leave in order; SIGUSR1 lets it say on stderr where its threads are, and what it holds.
@@ -20,8 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from crash_checker import AUTO_LISTENER, AUTO_LOOP, AUTO_RECEIVE, CLIENT, DUPS_OK, INDIVIDUAL
-from crash_history import Kind, Writer, now
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from crash_journal import Kind, Writer, now
+from crash_record import AUTO_LISTENER, AUTO_LOOP, AUTO_RECEIVE, CLIENT, DUPS_OK, INDIVIDUAL, PARTS, SELECTORS
 
 from kjms import (
     Connection,
@@ -51,8 +53,7 @@ CHANCE_OF_FAILURE: Final = 0.02  # of a listener
 CHANCE_OF_CHANGE: Final = 0.08  # per message
 REST_SECONDS: Final = 0.4  # at most
 MOST_TAKEN: Final = 4  # messages between the rest and the change
-SELECTORS: Final = ("", "", "part = 0", "part > 0", "part IN (0, 2)", "part < 2")
-PARTS: Final = 3  # by the number of the message
+WITHOUT_SELECTOR: Final = 2  # so many times as likely as each selector
 
 JMS_MODES: Final = {
     AUTO_RECEIVE: Session.AUTO_ACKNOWLEDGE,
@@ -162,7 +163,7 @@ class Change:
 
     def selector(self) -> str:
         """Return the selector of the next consumer; empty: none."""
-        return "" if self._is_calm else self._chance.choice(SELECTORS)
+        return "" if self._is_calm else self._chance.choice([*[""] * (WITHOUT_SELECTOR - 1), *SELECTORS])
 
     def is_due(self) -> bool:
         """Tell whether to change now, once for each message; rest sometimes."""

@@ -8,25 +8,32 @@ import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from crash_checker import Violation, summary
 from crash_plan import Disturbance
 
-SHOWN = 2  # accounts of each rule in a round; all of them are in the folder
+from tests.history.checker import Anomaly
+from tests.history.history import History
+from tests.history.report import Void, judged, report
+
+LEAST = 100  # messages that a round must send and deliver
+SHOWN = 120  # lines of a bad round; all of them are in the folder
 
 
 class Outcome(Protocol):
     """What a round was like.
 
     Attributes:
-        violations: The promises that were not kept.
+        history: What happened.
         late: Processes that did not leave within the time.
+        standstill: What Kafka and the consumers said when the round was given up.
     """
 
-    violations: list[Violation]
+    history: History
     late: list[str]
+    standstill: str
 
     def line(self) -> str: ...
 
@@ -41,24 +48,35 @@ def parser(prog: str, description: str, *, rounds: int, seconds: float) -> argpa
         "--seconds", type=float, default=seconds, help=f"how long processes are disturbed in a round ({seconds:g})"
     )
     parser.add_argument("--session-timeout", type=int, default=6_000, help="milliseconds (6000)")
-    parser.add_argument("--keep", action="store_true", help="keep all histories, not only those of bad rounds")
+    parser.add_argument("--least", type=int, default=LEAST, help=f"messages without which a round is void ({LEAST})")
+    parser.add_argument("--keep", action="store_true", help="keep all journals, not only those of bad rounds")
     parser.add_argument("--plan", action="store_true", help="say what is done in each round")
     return parser
 
 
-def play_rounds(options: argparse.Namespace, play: Callable[[int], Outcome]) -> int:
-    """Play the rounds that *options* ask for; return the exit code."""
+def play_rounds(options: argparse.Namespace, play: Callable[[int], list[Anomaly]]) -> int:
+    """Play the rounds that *options* ask for; return the exit code.
+
+    Args:
+        options: The arguments.
+        play: Plays a round, and returns which promises it broke; raises Void where it says nothing.
+    """
     print(f"seed {options.seed}", flush=True)
     numbers = [options.round] if options.round else range(1, options.rounds + 1)
-    bad, found = 0, Counter[str]()
+    bad, void, names = 0, 0, Counter[str]()
     for number in numbers:
-        result = play(number)
-        bad += bool(result.violations)
-        found.update(violation.rule for violation in result.violations)
-    print(f"{len(numbers)} rounds of seed {options.seed}, {bad} with violations")
-    for rule, count in found.most_common():
-        print(f"  {count} {rule}")
-    return 1 if bad else 0
+        try:
+            found = play(number)
+        except Void as error:
+            print(f"  round {number} is {error}", flush=True)
+            void += 1
+            continue
+        bad += bool(found)
+        names.update(each.name for each in found)
+    print(f"{len(numbers)} rounds of seed {options.seed}, {bad} with violations, {void} void")
+    for name, count in names.most_common():
+        print(f"  {count} {name}")
+    return 1 if bad or void else 0
 
 
 def show_plan(disturbances: Iterable[Disturbance]) -> None:
@@ -67,53 +85,51 @@ def show_plan(disturbances: Iterable[Disturbance]) -> None:
         print(f"  {each.at:6.2f} {each.what} {each.slot} ({each.seconds:g} s)", flush=True)
 
 
-def show(
-    options: argparse.Namespace,
-    result: Outcome,
-    began: str,
-    account: Callable[[], Iterable[tuple[Violation, str]]],
-    again: str,
-    folder: Path,
-) -> None:
-    """Print what came of a round, and keep its histories if they are wanted.
+def show(options: argparse.Namespace, result: Outcome, began: str, again: str, folder: Path) -> list[Anomaly]:
+    """Print what came of a round, keep its journals if they are wanted, and return which promises it broke.
 
     Args:
         options: The arguments.
         result: What the round was like.
         began: What tells it from others.
-        account: Returns the violations, each with what is known about it.
         again: The command that plays the round again, but for what all crash tests have.
-        folder: Where its histories are.
+        folder: Where its journals are.
+
+    Raises:
+        Void: It saw too few messages.
     """
     print(f"{began}: {result.line()}", flush=True)
-    if result.violations:
-        print(f"  {summary(result.violations)}")
-        _report(result, account(), folder / "violations.txt")
-        print(f"  again: {again} --seconds {options.seconds:g} --session-timeout {options.session_timeout}")
-    if result.violations or result.late or options.keep:
-        print(f"  histories: {folder}", flush=True)
+    is_wanted = bool(result.late or options.keep)
+    try:
+        found = judged(result.history, least=options.least)
+    except Void:
+        is_wanted = True
+        raise
     else:
-        shutil.rmtree(folder)
+        again = f"{again} --seconds {options.seconds:g} --session-timeout {options.session_timeout}"
+        print(f"  {len(found)} violations", flush=True)
+        is_wanted |= bool(found)
+        show_report(result.history, found, again, folder)
+    finally:
+        if is_wanted:
+            print(f"  journals: {folder}", flush=True)
+        else:
+            shutil.rmtree(folder)
+    if result.standstill:
+        print(f"  when the round was given up:\n{textwrap.indent(result.standstill, '    ')}", flush=True)
+    return found
 
 
-def show_standstill(found: str) -> None:
-    """Print what was found when a round was given up, if one was."""
-    if found:
-        print(f"  when the round was given up:\n{textwrap.indent(found, '    ')}", flush=True)
-
-
-def _report(result: Outcome, account: Iterable[tuple[Violation, str]], whole: Path) -> None:
-    """Print the violations, each with what is known about it; write all of that into the file *whole*."""
-    shown: Counter[str] = Counter()
-    with open(whole, "w", encoding="utf-8") as everything:
-        everything.write(f"{result.line()}\n")
-        for violation, told in account:
-            about = f"message {violation.number}: " if violation.number >= 0 else ""
-            lines = "".join(f"    {line}\n" for line in told.splitlines())
-            text = f"\n  {violation.rule}: {about}{violation.text}\n{lines}"
-            everything.write(text)
-            shown[violation.rule] += 1
-            if shown[violation.rule] <= SHOWN:
-                print(text, end="")
-            elif shown[violation.rule] == SHOWN + 1:
-                print(f"  more of these are in {whole}\n")
+def show_report(history: History, found: list[Anomaly], again: str, folder: Path) -> None:
+    """Print the anomalies *found*, each with the smallest history that has it; write all of that into *folder*."""
+    if not found:
+        return
+    lines = report(history, found, again)
+    with open(folder / "violations.txt", "w", encoding="utf-8") as whole:
+        for line in islice(lines, SHOWN):
+            print(f"  {line}", flush=True)
+            whole.write(f"{line}\n")
+        more = [f"{line}\n" for line in lines]
+        whole.writelines(more)
+    if more:
+        print(f"  {len(more)} more lines are in {folder}/violations.txt", flush=True)

@@ -14,12 +14,14 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from crash_rounds import parser, play_rounds, show, show_plan, show_standstill
-from exactly_once_checker import account
+from crash_rounds import parser, play_rounds, show, show_plan
 from exactly_once_plan import plan
-from exactly_once_round import MovingResult, MovingStage
+from exactly_once_round import MovingStage
+
+from tests.history.checker import Anomaly
 
 
 def main() -> int:
@@ -35,8 +37,8 @@ def main() -> int:
     return play_rounds(options, partial(play, options))
 
 
-def play(options: argparse.Namespace, number: int) -> MovingResult:
-    """Play round *number* and report it."""
+def play(options: argparse.Namespace, number: int) -> list[Anomaly]:
+    """Play round *number*, report it, and return which promises it broke."""
     chosen = plan(options.seed, number, options.seconds, options.session_timeout / 1000)
     folder = Path(tempfile.mkdtemp(prefix=f"kjms-once-{options.seed}-{number}-"))
     if options.plan:
@@ -54,9 +56,7 @@ def play(options: argparse.Namespace, number: int) -> MovingResult:
     again = f"python3 chores.py crash --exactly-once --seed {options.seed} --round {number}"
     again += f" --messages {options.messages}" + (" --no-accidents" if options.no_accidents else "")
     began = f"round {number}, {partitions}, prefetch {chosen.prefetch}"
-    show(options, result, began, partial(account, result.moves, result.violations), again, folder)
-    show_standstill(result.standstill)
-    return result
+    return show(options, result, began, again, folder)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A process of the exactly-once test: its transacted sessions move numbered messages from one queue to another.
 
 ``exactly_once_process.py move JSON``, where JSON holds the fields of `MovingTask`. What it does, it writes into its
-histories. SIGTERM lets it leave in order, in the middle of its transactions.
+journals. SIGTERM lets it leave in order, in the middle of its transactions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from crash_history import Kind, Writer, now
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from crash_journal import Kind, Writer, now
 from crash_process import AGAIN_SECONDS, LOOK_SECONDS, WAIT, Change, Process, Task
 from exactly_once_plan import KILL, LISTENER, Accident
 
@@ -43,6 +45,7 @@ from kjms import (
 
 IDLE_SECONDS: Final = 0.5  # a listener's session that got nothing for so long commits what it has
 SLOW_SECONDS: Final = 15.0  # closing gives Kafka 5 seconds, and there are several things to close
+SHELL_SECONDS: Final = 1.0  # the shell that pauses and resumes a process may take so long
 CHANCE_OF_ROLLBACK: Final = 0.1
 SIZES: Final = (0.001, 0.001, 0.1, 0.3, 1.0)  # of transactions, in parts of the largest
 
@@ -101,7 +104,7 @@ class Mover:
         self.accident = task.accident if number == 1 else None
         self.count = 0  # of transactions, the present one included
         self.held: list[int] = []  # received in the present transaction, and their copies sent
-        self.last = now()
+        self.last = self.ready = now()
         self.change = Change(random.Random(f"{task.seed}-{self.name}-change"), is_calm=task.is_calm)
         self.is_to_change = threading.Event()  # a listener's consumer
         self.closed = 0  # consumers
@@ -163,6 +166,7 @@ class Mover:
             if self.change.is_due():
                 consumer = self.changed(consumer)
                 continue
+            self.ready = now()
             try:
                 message = consumer.receive(WAIT)
                 if message is not None:
@@ -184,6 +188,7 @@ class Mover:
                     self.settle()
                 if self.change.is_due():
                     self.is_to_change.set()
+                self.ready = now()
 
         consumer: MessageConsumer | None = first
         first.message_listener = listener
@@ -210,6 +215,7 @@ class Mover:
         self.writer.write(
             Kind.DELIVERED,
             number,
+            asked=self.ready,
             redelivered=redelivered,
             count=count,
             moved=delivery.partition.is_overflow,
@@ -270,7 +276,9 @@ class Mover:
             self.writer.write(Kind.KILLING, *self.held, text=f"{self.transaction} {accident.after} s into its commit")
             threading.Timer(accident.after, os.kill, (me, signal.SIGKILL)).start()
             return
-        self.writer.write(Kind.STOPPING, *self.held, text=f"{self.transaction} {accident.after} s into its commit")
+        resumed = now() + accident.after + accident.seconds + SHELL_SECONDS
+        text = f"{self.transaction} {accident.after} s into its commit"
+        self.writer.write(Kind.STOPPING, *self.held, asked=resumed, text=text)
         script = f"sleep {accident.after}; kill -STOP {me}; sleep {accident.seconds}; kill -CONT {me}"
         subprocess.Popen(["sh", "-c", script], stdin=subprocess.DEVNULL)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,17 +10,18 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from crash_checker import BROKE, Violation
-from crash_history import Kind, histories, now
+from crash_journal import Kind, journals, now
 from crash_plan import CONSUMERS, Disturbance
 from crash_process import part
+from crash_record import Arrived, Round, history
 from crash_round import LOOK_SECONDS, Child, Stage, changes, dead_letters
-from exactly_once_checker import Arrived, Checker, Moves
 from exactly_once_plan import LISTENER, RECEIVE, MovingPlan
 from exactly_once_process import MovingTask, factory
 
 from kjms import DestinationOptions, Queue
 from kjms.broker import LocalBroker
+from tests.history.history import Call, History, Outcome
+from tests.history.history import Kind as Act
 
 PROGRAM: Final = Path(__file__).with_name("exactly_once_process.py")
 SOURCE: Final = "source"
@@ -36,9 +38,7 @@ SETTINGS: Final = {"transaction.abort.timed.out.transaction.cleanup.interval.ms"
 class MovingResult:
     """What a round was like."""
 
-    moves: Moves
-    checker: Checker
-    violations: list[Violation]
+    history: History
     kills: int
     kills_in_commits: int
     pauses: int
@@ -50,18 +50,25 @@ class MovingResult:
     standstill: str  # what Kafka and the consumers said when the round was given up
 
     def line(self) -> str:
-        count = self.checker.count
-        away = sum(ended - began for began, ended in self.moves.outages)
+        ends = Counter(fate(call) for call in self.history.calls if call.kind in {Act.SETTLE, Act.GIVE_BACK})
+        away = sum(each.end - each.begin for each in self.history.disturbances if not each.process)
         late = f", {' '.join(self.late)} had to be killed on leaving" if self.late else ""
         return (
-            f"{len(self.moves.sources)} messages, transactions: {count(Kind.COMMITTED)} committed,"
-            f" {count(Kind.ROLLED_BACK)} rolled back, {count(Kind.REFUSED)} refused,"
-            f" {count(Kind.COMMITTING)} of unknown outcome, {count(Kind.DELIVERED)} left open;"
+            f"{len(self.history.sent)} messages, transactions: {ends['committed']} committed,"
+            f" {ends['rolled back']} rolled back, {ends['refused']} refused,"
+            f" {ends['unknown']} of unknown outcome, {ends['left open']} left open;"
             f" {self.kills} kills and {self.kills_in_commits} in commits,"
             f" {self.pauses} pauses and {self.pauses_in_commits} in commits,"
-            f" {self.changes} changes of consumers, {self.restarts} broker restarts ({away:.0f} s){late}:"
-            f" {len(self.violations)} violations ({self.seconds:.0f} s)"
+            f" {self.changes} changes of consumers, {self.restarts} broker restarts ({away:.0f} s){late}"
+            f" ({self.seconds:.0f} s)"
         )
+
+
+def fate(call: Call) -> str:
+    """Return in words what became of the transaction that *call* ended."""
+    if call.kind is Act.GIVE_BACK:
+        return "rolled back" if call.what == "rollback" else "left open"
+    return {Outcome.DONE: "committed", Outcome.UNDONE: "refused", Outcome.UNKNOWN: "unknown"}[call.outcome]
 
 
 @dataclass
@@ -91,27 +98,34 @@ class MovingStage(Stage):
                 records, held_up = everything(servers, TARGET)
                 arrived = [Arrived(*_described(record)) for record in records]
                 left, complaints = self._left()
-                dead = [number for number, _ in dead_letters(servers, f"{SOURCE}.dlq")]
+                dead = dead_letters(servers, f"{SOURCE}.dlq")
             finally:
                 self._end()
         stops = {child.task.name: tuple(child.stops) for child in self.children if child.stops}
-        moves = Moves(histories(self.folder), sources, arrived, left, dead, stops, self.outages)
-        checker = Checker(moves)
         failures = [child.failure() for child in self.children]
         complaints += [f"the target {held_up}"] if held_up else []
         complaints += [failure for failure in failures if failure]
-        written = [event.kind for history in moves.histories for event in history.events]
+        record = Round(
+            journals(self.folder),
+            stops,
+            self.outages,
+            dead,
+            complaints,
+            max_deliveries=None,
+            sources=sources,
+            arrived=arrived,
+            left=left,
+        )
+        written = [event.kind for journal in record.journals for event in journal.events]
         return MovingResult(
-            moves=moves,
-            checker=checker,
-            violations=checker.violations() + [Violation(BROKE, -1, complaint) for complaint in complaints],
+            history=history(record),
             kills=sum(stop.is_kill for each in stops.values() for stop in each),
             kills_in_commits=written.count(Kind.KILLING),
             pauses=sum(not stop.is_kill for each in stops.values() for stop in each),
             pauses_in_commits=written.count(Kind.STOPPING),
             late=[child.task.name for child in self.children if child.is_late],
             restarts=self.restarts,
-            changes=changes(moves.histories),
+            changes=changes(record.journals),
             seconds=now() - began,
             standstill=self.standstill,
         )
@@ -200,27 +214,30 @@ class MovingStage(Stage):
         self._wait_for_leaving()
         return len(there) == self.messages
 
-    def _left(self) -> tuple[list[int], list[str]]:
-        """Return what a fresh consumer finds in the source, besides a message that it finds in each partition."""
+    def _left(self) -> tuple[dict[int, int], list[str]]:
+        """Return what a fresh consumer finds in the source, besides a message that it finds in each partition.
+
+        Each with its JMSXDeliveryCount; and what is wrong with it, in words.
+        """
         last = {-1 - number for number in range(self.plan.partitions)}
         producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": 0})
         for number in last:
             producer.produce(SOURCE, str(number), partition=-1 - number)
         producer.flush(END_SECONDS)
-        found: list[int] = []
+        found: dict[int, int] = {}
         deadline = now() + END_SECONDS
         with factory(self.broker.bootstrap_servers, self.session_timeout).create_connection() as connection:
             connection.start()
             consumer = connection.create_session().create_consumer(Queue(SOURCE))
             while now() < deadline:
                 message = consumer.receive(round(QUIET_SECONDS * 1000))
-                if message is None and last <= set(found):
+                if message is None and last <= found.keys():
                     break
                 if message is not None:
-                    found.append(int(message.get_body(str) or ""))
-        missing = sorted(-1 - number for number in last - set(found))
+                    found[int(message.get_body(str) or "")] = message.get_int_property("JMSXDeliveryCount")
+        missing = sorted(-1 - number for number in last - found.keys())
         return (
-            [number for number in found if number not in last],
+            {number: count for number, count in found.items() if number not in last},
             [f"what was put into partition {number} of the source at the end does not come" for number in missing],
         )
 

@@ -3,7 +3,8 @@
     python3 chores.py crash --spark [--messages N] [--kills K] [--seed S] [--pace MS] [--keep]
 
 The Java program, with Apache Qpid JMS, is a client of ``kjms gateway``. The exit code is 0, or 1 if a promise was not
-kept; see docs/crash-test.md. The promises are in `spark_checker`.
+kept; see docs/crash-test.md. `spark_record` makes the history that the
+checker judges.
 """
 
 from __future__ import annotations
@@ -31,19 +32,12 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent / "amqp"), str(ROOT)]
 
 import java_remote  # noqa: E402 - beside the tests of the gateway
-from spark_checker import (  # noqa: E402 - beside this file
-    KINDS,
-    Delivery,
-    History,
-    Row,
-    deliveries,
-    figures,
-    last_calls,
-    violations,
-)
+from crash_rounds import show_report  # noqa: E402 - beside this file
+from spark_record import KINDS, Lines, Row, figures, history  # noqa: E402
 
-from kjms import ConnectionFactory, DestinationOptions, Queue, Session  # noqa: E402
+from kjms import ConnectionFactory, DestinationOptions, JMSException, Queue, Session  # noqa: E402
 from kjms.broker import find_broker  # noqa: E402
+from tests.history.report import Void, judged  # noqa: E402
 
 PARTITIONS: Final = 6
 START_SECONDS: Final = (
@@ -69,8 +63,8 @@ class Program:
 
     def __init__(self, kind: str, command: Sequence[str], folder: Path) -> None:
         self.kind = kind
-        self.killed: set[int] = set()
-        self.crashed: set[int] = set()
+        self.killed: dict[int, float] = {}  # when
+        self.crashed: dict[int, float] = {}
         self.log = folder / f"{kind}.log"
         self._command = command
         self.start()
@@ -85,7 +79,7 @@ class Program:
 
     def kill(self) -> None:
         """Kill it, and what it has started."""
-        self.killed.add(self.process.pid)
+        self.killed[self.process.pid] = time.time()
         self._kill()
         self.start()
 
@@ -93,7 +87,7 @@ class Program:
         """Start it again if it has ended by itself, as a service manager does."""
         if self.process.poll() is not None:
             print(f"{self.kind} ended by itself with exit code {self.process.returncode}; see {self.log}", flush=True)
-            self.crashed.add(self.process.pid)
+            self.crashed[self.process.pid] = time.time()
             self._kill()
             self.start()
 
@@ -169,7 +163,7 @@ class Histories:
             for line in lines[:MOST_OF_FIRST]
         )
 
-    def sessions(self) -> list[History]:
+    def sessions(self) -> list[Lines]:
         """Return all that is there, by session."""
         self.look()
         names = {path: path.stem.split("-") for path in self._lines}
@@ -219,13 +213,15 @@ def wait_until(condition: Callable[[], object], seconds: float, what: str) -> No
         time.sleep(LOOK_SECONDS)
 
 
-def left(factory: ConnectionFactory, queue: Queue) -> list[str]:
-    """Return what is still in *queue*, or became a dead letter, in words."""
-    found = []
-    with factory.create_connection() as connection, connection.create_session() as session:
-        for each, told in ((queue, "is still in the queue"), (Queue(f"{queue.queue_name}.dlq"), "is a dead letter")):
-            with contextlib.suppress(Exception), session.create_browser(each) as browser:
-                found += [f"{message.get_body(str)} {told}" for message in browser]
+def left(factory: ConnectionFactory, queue: Queue) -> list[int]:
+    """Return the numbers of the messages that are still in *queue*."""
+    found: list[int] = []
+    with (
+        factory.create_context() as context,
+        contextlib.suppress(JMSException),  # there is no dead-letter queue
+        context.create_browser(queue) as browser,
+    ):
+        found += [int(message.get_body(str) or "") for message in browser]
     return found
 
 
@@ -333,35 +329,34 @@ def play(servers: str, folder: Path, options: argparse.Namespace) -> int:
 
         wait_until(is_over, float("inf"), "")
         seconds = time.monotonic() - began - QUIET_SECONDS
-        found = [wrong for program in programs.values() for wrong in program.end()]
+        failures = [wrong for program in programs.values() for wrong in program.end()]
     last = {**task, "quiet": QUIET_SECONDS, "pace": 0}
     subprocess.run([sys.executable, process, "python", json.dumps(last)], check=True)  # what a killed one had, if any
-    found += left(factory, queue)
-    found += judge(histories, sink(folder), programs, options, seconds)
-    print(f"{len(found)} violations")
-    for violation in found[:20]:
-        print(f"  {violation}")
-    (folder / "violations.txt").write_text("\n".join(found), "utf-8")
-    return 1 if found else 0
-
-
-def judge(
-    histories: Histories, rows: Sequence[Row], programs: dict[str, Program], options: argparse.Namespace, seconds: float
-) -> list[str]:
-    """Print what happened, and return each broken promise."""
     seen = histories.sessions()
-    found: list[Delivery] = deliveries(seen)
-    shown = figures(found, rows)
-    killed = {process for program in programs.values() for process in program.killed | program.crashed}
+    killed = {process: at for each in programs.values() for process, at in {**each.killed, **each.crashed}.items()}
+    # The gateway ends the link of a Java consumer where Kafka does not answer in time, and the program then ends.
+    failures += [f"{kind} ended by itself" for kind, each in programs.items() if each.crashed and kind != "java"]
+    record = history(
+        range(options.messages),
+        seen,
+        sink(folder),
+        killed,
+        left=left(factory, queue),
+        dead=left(factory, Queue(f"{queue.queue_name}.dlq")),
+    )
+    record.failures += failures
+    shown = figures(record, seen)
     print(f"{options.messages} messages, {PARTITIONS} partitions, {seconds:.0f} s, seed {options.seed}")
     print("killed: " + ", ".join(f"{kind} {len(program.killed)} times" for kind, program in programs.items()))
     print("ended by themselves: " + ", ".join(f"{kind} {len(each.crashed)}" for kind, each in programs.items()))
     print("processed: " + ", ".join(f"{kind} {count}" for kind, count in shown.processed.items()))
     print(f"{shown.deliveries} deliveries; {shown.marked} messages marked, {shown.repeated} processed more than once")
     print(f"{shown.batches} batches of Spark, {shown.again} run again")
-    # The gateway ends the link of a Java consumer where Kafka does not answer in time, and the program then ends.
-    wrong = [f"{kind} ended by itself" for kind, each in programs.items() if each.crashed and kind != "java"]
-    return [*wrong, *violations(range(options.messages), found, rows, killed, last_calls(seen))]
+    found = judged(record, least=options.messages)
+    print(f"{len(found)} violations")
+    again = f"python3 chores.py crash --spark --seed {options.seed} --messages {options.messages}"
+    show_report(record, found, f"{again} --kills {options.kills}", folder)
+    return 1 if found else 0
 
 
 def main() -> int:
@@ -386,7 +381,11 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="kjms-spark-"))
     with contextlib.ExitStack() as stack:
         servers = options.bootstrap or stack.enter_context(find_broker()).bootstrap_servers
-        code = play(servers, folder, options)
+        try:
+            code = play(servers, folder, options)
+        except Void as error:
+            print(f"the round of seed {options.seed} is {error}")
+            code = 1
     if code or options.keep:
         print(f"histories: {folder}")
     else:

@@ -30,11 +30,13 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent / "spark"), str(ROOT)]
 
 from consuming_process import KINDS, STEPS  # noqa: E402 - beside the tests of Spark
-from spark_checker import stored_once  # noqa: E402 - beside this file
-from spark_records import FORMATS, SETTINGS  # noqa: E402
+from crash_rounds import show_report  # noqa: E402 - beside this file
+from spark_record import tables  # noqa: E402
+from spark_records import FORMATS, SETTINGS  # noqa: E402 - beside the tests of Spark
 
 from kjms import ConnectionFactory, DestinationOptions, Queue, Session  # noqa: E402
 from kjms.broker import find_broker  # noqa: E402
+from tests.history.report import judged  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,11 +92,11 @@ def stored(spark: SparkSession, folder: Path, kind: str) -> list[int]:
     return [int(row["text"]) for row in spark.read.format(kind).load(str(folder / kind)).select("text").collect()]
 
 
-def left(factory: ConnectionFactory, queue: Queue) -> Iterator[str]:
-    """Return the messages that *queue* still has, in words."""
+def left(factory: ConnectionFactory, queue: Queue) -> Iterator[int]:
+    """Return the numbers of the messages that *queue* still has."""
     with factory.create_context() as context, context.create_browser(queue) as browser:
         for message in browser:
-            yield f"{queue}: {message.get_body(str)} is still there"
+            yield int(message.get_body(str) or "")
 
 
 def play(servers: str, folder: Path, options: argparse.Namespace) -> int:
@@ -121,20 +123,24 @@ def play(servers: str, folder: Path, options: argparse.Namespace) -> int:
         print(f"killed {step}", flush=True)
     code = run(servers, name, folder, "never", options, chance)
     seconds = time.monotonic() - began
-    found = [] if code == 0 else [f"the last driver ended with exit code {code}; see {folder}/driver.log"]
+    broken = 0
+    if code:
+        broken += 1
+        print(f"the last driver ended with exit code {code}; see {folder}/driver.log")
+    again = f"python3 chores.py crash --spark-drain --seed {options.seed} --messages {options.messages}"
     spark = spark_session("drain test", formats=FORMATS, **SETTINGS)
     spark.sparkContext.setLogLevel("ERROR")
     for kind, queue in queues.items():
         numbers = stored(spark, folder, kind)
         print(f"{kind}: {len(numbers)} rows of {options.messages} messages", flush=True)
-        found += [f"{kind}: {wrong}" for wrong in stored_once(range(options.messages), numbers)]
-        found += left(factory, queue)
+        record = tables(range(options.messages), numbers, left(factory, queue))
+        found = judged(record, least=options.messages)
+        broken += len(found)
+        show_report(record, found, f"{again} --kills {options.kills}", folder)
     spark.stop()
     print(f"{seconds:.0f} s, seed {options.seed}; killed {', '.join(f'{n} times {step}' for step, n in done.items())}")
-    print(f"{len(found)} violations")
-    for violation in found[:20]:
-        print(f"  {violation}")
-    return 1 if found else 0
+    print(f"{broken} violations")
+    return 1 if broken else 0
 
 
 def main() -> int:

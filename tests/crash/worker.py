@@ -2,7 +2,8 @@
 
     python3 chores.py crash --worker [--seconds 600] [--seed S] [--kinds reload,term,...] [--session-timeout MS]
 
-The exit code is 0, or 1 if a promise was not kept; see docs/crash-test.md. The promises are in `worker_checker`.
+The exit code is 0, or 1 if a promise was not kept; see docs/crash-test.md. `worker_record` makes the history that
+the checker judges.
 """
 
 from __future__ import annotations
@@ -31,10 +32,14 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]
 
-from worker_checker import Line, figures, violations  # noqa: E402 - beside this file
+from crash_rounds import LEAST, show_report  # noqa: E402 - beside this file
+from worker_record import Line, history  # noqa: E402
 
 from kjms import ConnectionFactory, DestinationOptions, Queue  # noqa: E402
 from kjms.broker import find_broker  # noqa: E402
+from tests.history.checker import Index  # noqa: E402
+from tests.history.history import History  # noqa: E402
+from tests.history.report import Void, judged  # noqa: E402
 
 KINDS: Final = {
     "kill": "kill -9 of a process",
@@ -55,7 +60,7 @@ class Worker:
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder
         self.environment = {**os.environ, **environment, "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE}"}
-        self.killed: set[int] = set()
+        self.killed: dict[int, float] = {}  # when
         self.done: Counter[str] = Counter()
         self.failures: list[str] = []
         self.log = (folder / "worker.log").open("ab")
@@ -91,7 +96,7 @@ class Worker:
         if kind in {"kill", "stop"}:
             child = chance.choice(self.children())
             if kind == "kill":
-                self.killed.add(child.pid)  # even if it has just ended in order: it is not judged then
+                self.killed[child.pid] = time.monotonic()  # even if it has just ended in order: it is not judged then
                 child.kill()
             else:
                 child.terminate()
@@ -159,7 +164,7 @@ class Sender(threading.Thread):
         self.join()
 
 
-def history(folder: Path) -> list[Line]:
+def noted(folder: Path) -> list[Line]:
     """Return the lines of all processes."""
     lines: list[Line] = []
     for path in folder.glob("*.jsonl"):
@@ -204,28 +209,39 @@ def play(servers: str, folder: Path, options: argparse.Namespace) -> int:
         for each in [*worker.children(), worker.process]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
-    lines = history(folder)
+    lines = noted(folder)
     got = received(own, packed, len(sender.sent["transacted"]))
     crashed, bereft = logged(folder)
-    crashed -= worker.killed
-    killed = worker.killed | crashed
-    found = [*worker.failures, *violations(sent, set(sender.sent["transacted"]), got, lines, killed, bereft)]
-    shown = figures(sent, lines)
+    crashed -= worker.killed.keys()
+    killed = {**worker.killed, **dict.fromkeys(crashed, float("inf"))}
+    record = history(sent, got, lines, killed, bereft, worker.failures)
     print(
         f"{seconds:.0f} s, seed {options.seed}; {', '.join(f'{count} {kind}' for kind, count in worker.done.items())}"
     )
-    print(f"{shown.sent} sent, {shown.handled} handled, {len(got)} packed of {len(sender.sent['transacted'])}")
-    print(
-        f"{shown.begun} begun, {shown.repeated} repeated, {shown.marked} marked, {shown.inferred} of them by inference"
-    )
+    print(f"{figures(record)}; {len(got)} packed of {len(sender.sent['transacted'])}")
     print(f"drained in {drained:.1f} s; {len(worker.killed)} processes killed, {len(crashed)} crashed by themselves,")
-    print(f"{len(bereft - killed)} lost a partition or waited too long for the broker; {len(found)} violations")
-    for violation in found[:20]:
-        print(f"  {violation}")
+    print(f"{len(bereft - killed.keys())} lost a partition or waited too long for the broker")
+    found = judged(record, least=options.least)
+    print(f"{len(found)} violations")
+    again = f"python3 chores.py crash --worker --seed {options.seed} --seconds {options.seconds:g}"
+    show_report(record, found, f"{again} --kinds {options.kinds}", folder)
     if found:
         log = (folder / "worker.log").read_text("utf-8", "replace").splitlines()
         print("\n".join(line for line in log if not re.search(r" (?:INFO|DEBUG) ", line)))
     return 1 if found else 0
+
+
+def figures(record: History) -> str:
+    """Return in words how many messages and deliveries there were."""
+    index = Index(record)
+    of = [stays for stays in index.stays.values() if stays]
+    handled = sum(any(stay.by is not None for stay in stays) for stays in of)
+    marked = sum(stay.call.count > 1 for stays in of for stay in stays)
+    return (
+        f"{len(index.confirmed)} sent, {handled} handled; {sum(map(len, of))} begun,"
+        f" {sum(len(stays) - 1 for stays in of)} repeated, {marked} marked,"
+        f" {sum(stays[0].call.count > 1 for stays in of)} of them by inference"
+    )
 
 
 def logged(folder: Path) -> tuple[set[int], set[int]]:
@@ -255,7 +271,7 @@ def drain(folder: Path, sent: set[str]) -> float:
     """Return after how many seconds each message of *sent* was ended, or when it takes too long."""
     began = time.monotonic()
     while time.monotonic() - began < DRAIN_SECONDS:
-        if sent <= {line["id"] for line in history(folder) if line["event"] == "ended"}:
+        if sent <= {line["id"] for line in noted(folder) if line["event"] == "ended"}:
             break
         time.sleep(0.5)
     return time.monotonic() - began
@@ -279,11 +295,16 @@ def main() -> int:
     )
     parser.add_argument("--pause", type=float, default=8.0, help="the longest time between two of them (8)")
     parser.add_argument("--session-timeout", type=int, default=6_000, help="of the consumers' groups, in ms (6000)")
+    parser.add_argument("--least", type=int, default=LEAST, help=f"messages without which it is void ({LEAST})")
     parser.add_argument("--keep", action="store_true", help="keep the histories")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="kjms-worker-"))
     with find_broker() as broker:
-        code = play(broker.bootstrap_servers, folder, options)
+        try:
+            code = play(broker.bootstrap_servers, folder, options)
+        except Void as error:
+            print(f"the round of seed {options.seed} is {error}")
+            code = 1
     if code or options.keep:
         print(f"histories: {folder}")
     else:

@@ -6,6 +6,7 @@ The environment says where: HISTORY is a folder, BOOTSTRAP the brokers' addresse
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -20,11 +21,12 @@ PREFIX = os.environ["PREFIX"]
 TRANSACTED, AUTO, PACKED = (Queue(f"{PREFIX}.{name}") for name in ("transacted", "auto", "packed"))
 SESSION_TIMEOUT = int(os.environ["SESSION_TIMEOUT"])
 
+_outputs = itertools.count()
 _history = os.open(Path(os.environ["HISTORY"]) / f"{os.getpid()}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
-def note(event: str, message: Message, session: object) -> None:
-    """Write one line to the history of this process."""
+def note(event: str, message: Message, session: object, output: str = "") -> None:
+    """Write one line to the history of this process; *output* is what the transaction sends."""
     line: dict[str, Any] = {
         "event": event,
         "id": message.get_string_property("number"),
@@ -33,6 +35,7 @@ def note(event: str, message: Message, session: object) -> None:
         "count": message.get_int_property("JMSXDeliveryCount"),
         "marked": message.jms_redelivered,
         "at": time.monotonic(),
+        "output": output,
     }
     os.write(_history, (json.dumps(line) + "\n").encode())
 
@@ -42,8 +45,9 @@ def pack(message: Message, context: Context) -> None:
     """Take a moment, and send what was packed in the same transaction."""
     note("began", message, context.session)
     time.sleep(random.uniform(0.005, 0.05))
-    context.send(PACKED, message.get_string_property("number"))
-    note("ended", message, context.session)
+    output = f"{message.get_string_property('number')}>{os.getpid()}.{next(_outputs)}"
+    context.send(PACKED, output)
+    note("ended", message, context.session, output)
 
 
 @listener(AUTO, concurrency=2)

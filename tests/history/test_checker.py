@@ -258,7 +258,7 @@ BROKEN: dict[Callable[[Story], None], str] = {
     waiting: "lost wake-up",
     endless: "slow call",
     raised: "error",
-    committed_without_output: "torn transaction",
+    committed_without_output: "lost output",
     committed_and_left: "torn transaction",
     half_of_a_transaction: "torn transaction",
     output_twice: "doubled output",

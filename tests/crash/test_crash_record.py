@@ -1,4 +1,4 @@
-"""The crash test's checker: it finds each kind of broken promise, and holds nothing against a queue that keeps them."""
+"""Of what processes wrote, each broken promise is found, and nothing is held against a queue that keeps them."""
 
 from __future__ import annotations
 
@@ -7,47 +7,38 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from crash_checker import (
-    AGAIN,
+from crash_journal import Event, Journal, Kind, Writer, journals
+from crash_record import (
     AUTO_LISTENER,
     AUTO_LOOP,
     AUTO_RECEIVE,
-    BROKE,
     CLIENT,
-    CONTRADICTORY,
-    DEAD_ACKNOWLEDGED,
-    DEAD_TWICE,
     DUPS_OK,
-    FALSE_SUCCESS,
     INDIVIDUAL,
-    LOST,
     MODES,
-    NEVER_SENT,
-    NOT_DEAD,
-    UNMARKED,
-    WRONGLY_DEAD,
     Round,
     Stop,
-    check,
-    excerpt,
+    history,
 )
-from crash_history import Event, History, Kind, Writer, histories
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.history.checker import anomalies
+from tests.history.report import account, minimal
 
-def sent(*numbers: int, confirmed: bool = True) -> History:
-    """A producer that sent these messages at second 0."""
+
+def sent(*numbers: int, confirmed: bool = True, fatal: int = 0) -> Journal:
+    """A producer that sent these messages at second 0; *fatal* kills its consumers."""
     events = []
     for number in numbers:
-        events.append(Event(0.0, Kind.INTENDED, (number,)))
+        events.append(Event(0.0, Kind.INTENDED, (number,), text="fatal" if number == fatal else ""))
         if confirmed:
             events.append(Event(0.0, Kind.CONFIRMED, (number,)))
-    return History("producer", "producer", "", events)
+    return Journal("producer", "producer", "", events)
 
 
-def session(name: str, mode: str, *events: Event) -> History:
-    return History(name, name, mode, list(events))
+def session(name: str, mode: str, *events: Event) -> Journal:
+    return Journal(name, name, mode, list(events))
 
 
 def got(at: float, number: int, count: int = 1, asked: float | None = None) -> Event:
@@ -114,7 +105,7 @@ GOOD = {
         outages=[(1.2, 9.5)],
     ),
     "AUTO: killed by a message that was acknowledged when receive had returned": Round(
-        [sent(1), session("a", AUTO_RECEIVE, got(1, 1), did(1, Kind.KILLING, 1))], fatal=frozenset({1})
+        [sent(1, fatal=1), session("a", AUTO_RECEIVE, got(1, 1), did(1, Kind.KILLING, 1))],
     ),
     "AUTO: killed in a loop, and delivered again": Round(
         [
@@ -151,22 +142,21 @@ GOOD = {
     "dead after three deliveries": Round(
         [sent(1), *[session(name, CLIENT, got(at, 1, count=at)) for at, name in ((1, "a"), (2, "b"), (3, "c"))]],
         {name: [killed(at + 0.1)] for at, name in ((1, "a"), (2, "b"), (3, "c"))},
-        dead=[1],
+        dead=[(1, "")],
     ),
     "dead, since it kills": Round(
         [
-            sent(1),
+            sent(1, fatal=1),
             *[
                 session(name, CLIENT, got(at, 1, count=at), did(at, Kind.KILLING, 1))
                 for at, name in ((1, "a"), (2, "b"), (3, "c"))
             ],
         ],
-        dead=[1],
-        fatal=frozenset({1}),
+        dead=[(1, "")],
     ),
     "dead, and refused by each of its consumers before one was killed by another message": Round(
         [
-            sent(1, 2),
+            sent(1, 2, fatal=2),
             session(
                 "a",
                 CLIENT,
@@ -175,8 +165,7 @@ GOOD = {
                 did(4, Kind.KILLING, 2),
             ),
         ],
-        dead=[1, 2],
-        fatal=frozenset({2}),
+        dead=[(1, ""), (2, "")],
     ),
     "a recovered message again": Round(
         [
@@ -187,25 +176,25 @@ GOOD = {
 }
 
 BAD = {
-    "confirmed, and never seen": (LOST, Round([sent(1)])),
+    "confirmed, and never seen": ("lost write", Round([sent(1)])),
     "seen by one who was killed, and never again": (
-        LOST,
+        "lost write",
         Round([sent(1), session("a", CLIENT, got(1, 1))], {"a": [killed(2)]}),
     ),
     "killed in its listener, and never again": (
-        LOST,
+        "lost write",
         Round([sent(1), session("a", AUTO_LISTENER, got(1, 1))], {"a": [killed(2)]}),
     ),
     "killed in its loop, and never again": (
-        LOST,
+        "lost write",
         Round([sent(1), session("a", AUTO_LOOP, got(1, 1))], {"a": [killed(2)]}),
     ),
     "recovered, and never again": (
-        LOST,
+        "lost write",
         Round([sent(1), session("a", INDIVIDUAL, got(1, 1), did(2, Kind.RECOVERED, 1), did(9, Kind.LEFT))]),
     ),
     "acknowledged, and given to another": (
-        AGAIN,
+        "delivery after settlement",
         Round(
             [
                 sent(1),
@@ -216,13 +205,13 @@ BAD = {
         ),
     ),
     "acknowledged, and given to the same session": (
-        AGAIN,
+        "delivery after settlement",
         Round(
             [sent(1), session("a", CLIENT, got(1, 1), *acknowledged(2, 1), got(2.1, 1, count=2), *acknowledged(3, 1))]
         ),
     ),
     "acknowledged by AUTO, and given to another": (
-        AGAIN,
+        "delivery after settlement",
         Round(
             [
                 sent(1, 2),
@@ -233,7 +222,7 @@ BAD = {
         ),
     ),
     "acknowledged after a pause though another had it": (
-        FALSE_SUCCESS,
+        "stale settlement",
         Round(
             [
                 sent(1),
@@ -244,22 +233,22 @@ BAD = {
         ),
     ),
     "a killed session's message unmarked": (
-        UNMARKED,
+        "unmarked repeat",
         Round(
             [sent(1), session("a", CLIENT, got(1, 1)), session("b", CLIENT, got(9, 1), *acknowledged(10, 1))],
             {"a": [killed(2)]},
         ),
     ),
     "DUPS_OK: unmarked": (
-        UNMARKED,
+        "unmarked repeat",
         Round([sent(1), session("a", DUPS_OK, got(1, 1)), session("b", DUPS_OK, got(9, 1))], {"a": [killed(2)]}),
     ),
     "two at the same time, both unmarked": (
-        UNMARKED,
+        "unmarked repeat",
         Round([sent(1), session("a", DUPS_OK, got(1, 1, asked=0.5)), session("b", DUPS_OK, got(1.001, 1, asked=0.5))]),
     ),
     "given out of the buffer, unmarked, after a pause": (
-        UNMARKED,
+        "unmarked repeat",
         Round(
             [
                 sent(1, 2),
@@ -270,7 +259,7 @@ BAD = {
         ),
     ),
     "two of one killed session, both unmarked": (
-        UNMARKED,
+        "unmarked repeat",
         Round(
             [
                 sent(1, 2),
@@ -281,52 +270,52 @@ BAD = {
         ),
     ),
     "a count of 2 without the mark": (
-        CONTRADICTORY,
+        "contradictory mark",
         Round([sent(1), session("a", DUPS_OK, replace(got(1, 1), count=2))]),
     ),
     "a mark without the count": (
-        CONTRADICTORY,
+        "contradictory mark",
         Round([sent(1), session("a", DUPS_OK, replace(got(1, 1), redelivered=True))]),
     ),
-    "from nowhere": (NEVER_SENT, Round([session("a", DUPS_OK, got(1, 1))])),
-    "from nowhere to the dead": (NEVER_SENT, Round([], dead=[1])),
+    "from nowhere": ("never sent", Round([session("a", DUPS_OK, got(1, 1))])),
+    "from nowhere to the dead": ("never sent", Round([], dead=[(1, "")])),
     "kills for ever": (
-        NOT_DEAD,
+        "lost write",
         Round(
             [
-                sent(1),
+                sent(1, fatal=1),
                 *[
                     session(f"{at}", AUTO_LISTENER, got(at, 1, count=at), did(at, Kind.KILLING, 1))
                     for at in range(1, 9)
                 ],
             ],
-            fatal=frozenset({1}),
         ),
     ),
     "dead after one delivery": (
-        WRONGLY_DEAD,
-        Round([sent(1), session("a", CLIENT, got(1, 1))], {"a": [killed(2)]}, dead=[1]),
+        "dead letter",
+        Round([sent(1), session("a", CLIENT, got(1, 1))], {"a": [killed(2)]}, dead=[(1, "")]),
     ),
     "dead by the company it kept": (
-        WRONGLY_DEAD,
+        "dead letter",
         Round(
             [
-                sent(1, 2),
+                sent(1, 2, fatal=2),
                 *[
                     session(f"{at}", CLIENT, got(at, 1, count=at), got(at, 2, count=at), did(at, Kind.KILLING, 2))
                     for at in (1, 2, 3)
                 ],
             ],
-            dead=[1, 2],
-            fatal=frozenset({2}),
+            dead=[(1, ""), (2, "")],
         ),
     ),
     "dead twice": (
-        DEAD_TWICE,
-        Round([sent(1), *[session(f"{at}", CLIENT, got(at, 1, count=at)) for at in (1, 2, 3)]], dead=[1, 1]),
+        "dead twice",
+        Round(
+            [sent(1), *[session(f"{at}", CLIENT, got(at, 1, count=at)) for at in (1, 2, 3)]], dead=[(1, ""), (1, "")]
+        ),
     ),
     "acknowledged and dead": (
-        DEAD_ACKNOWLEDGED,
+        "dead and not dead",
         Round(
             [
                 sent(1),
@@ -334,35 +323,50 @@ BAD = {
                 session("b", CLIENT, got(2, 1, count=2)),
                 session("c", CLIENT, got(3, 1, count=3), *acknowledged(4, 1)),
             ],
-            dead=[1],
+            dead=[(1, "")],
         ),
     ),
-    "a process that failed": (BROKE, Round([session("a", CLIENT, Event(1, Kind.BROKE, text="KeyError: 7"))])),
+    "a process that failed": ("failure", Round([session("a", CLIENT, Event(1, Kind.BROKE, text="KeyError: 7"))])),
 }
 
 
 @pytest.mark.parametrize("record", GOOD.values(), ids=GOOD.keys())
 def test_what_may_be_is_not_held_against_the_queue(record: Round) -> None:
     """Histories that a queue which keeps its promises can cause have no violation."""
-    assert check(record) == []
+    assert anomalies(history(record)) == []
 
 
 @pytest.mark.parametrize(("rule", "record"), BAD.values(), ids=BAD.keys())
 def test_each_kind_of_violation_is_found(rule: str, record: Round) -> None:
     """What must not be is found, and nothing else."""
-    assert {violation.rule for violation in check(record)} == {rule}
+    assert {each.name for each in anomalies(history(record))} == {rule}
 
 
 @pytest.mark.parametrize(("rule", "record"), BAD.values(), ids=BAD.keys())
-def test_a_violation_is_shown_with_what_was_written(rule: str, record: Round) -> None:
-    """The excerpt for a violation names every session that had to do with the message."""
-    violations = check(record)
-    assert violations
-    for violation in violations:
-        shown = excerpt(record, violation.number)
-        for history in record.histories:
-            if any(violation.number in event.numbers for event in history.events):
-                assert f"> {history.name} " in shown
+def test_an_anomaly_is_shown_with_all_that_concerns_its_messages(rule: str, record: Round) -> None:
+    """The smallest history has the anomaly, and each call that is about its messages."""
+    whole = history(record)
+    for anomaly in anomalies(whole):
+        small = minimal(whole, anomaly)
+        assert anomaly in anomalies(small)
+        mine = [call for call in whole.calls if {*anomaly.messages} & {*call.messages}]
+        assert len(small.calls) >= len(mine)
+        shown = "\n".join(account(whole, anomaly))
+        assert all(f" {call.session} " in shown for call in mine)
+
+
+def test_what_does_not_concern_an_anomaly_is_not_shown() -> None:
+    """Of a hundred messages, the smallest history has the lost one only."""
+    record = Round([sent(*range(100)), session("a", CLIENT, *[got(at, at) for at in range(1, 100)]),
+        session("b", CLIENT, *acknowledged(200, *range(1, 100)))])  # fmt: skip
+    whole = history(record)
+    (anomaly,) = (each for each in anomalies(whole) if each.messages == ("0",))
+    (call,) = minimal(whole, anomaly).calls
+    assert call.messages == ("0",)
+
+
+def found(record: Round) -> set[tuple[str, str]]:
+    return {(each.name, name) for each in anomalies(history(record)) for name in each.messages}
 
 
 class Ideal:
@@ -374,7 +378,7 @@ class Ideal:
         self.waiting = [(number, 1) for number in range(messages)]
         self.written = [sent(*range(messages))]
         self.stops: dict[str, list[Stop]] = {}
-        self.dead: list[int] = []
+        self.dead: list[tuple[int, str]] = []
 
     def tick(self) -> float:
         self.clock += self.chance.uniform(0.001, 0.5)
@@ -384,23 +388,23 @@ class Ideal:
         """A session takes messages, acknowledges some, and ends in one of several ways."""
         name = f"session-{len(self.written)}"
         mode = CLIENT if is_last else self.chance.choice(MODES)
-        history = session(name, mode)
-        self.written.append(history)
+        journal = session(name, mode)
+        self.written.append(journal)
         held: list[tuple[int, int]] = []
         for _ in range(len(self.waiting) if is_last else self.chance.randint(0, len(self.waiting))):
             number, count = self.waiting.pop(0)
             asked = self.tick()
             held.append((number, count))
             if mode in {AUTO_RECEIVE, AUTO_LISTENER, AUTO_LOOP} and len(held) > 1:
-                history.events.append(did(asked, Kind.ACKNOWLEDGED, held.pop(0)[0]))
-            history.events.append(got(self.tick(), number, count, asked))
+                journal.events.append(did(asked, Kind.ACKNOWLEDGED, held.pop(0)[0]))
+            journal.events.append(got(self.tick(), number, count, asked))
             if mode in {CLIENT, INDIVIDUAL} and (is_last or self.chance.random() < 0.5):
                 began = did(self.tick(), Kind.ACKNOWLEDGING, *(number for number, _ in held))
-                history.events += [began, did(self.tick(), Kind.ACKNOWLEDGED, *began.numbers)]
+                journal.events += [began, did(self.tick(), Kind.ACKNOWLEDGED, *began.numbers)]
                 held = []
         end = self.chance.choice(["kill", "pause", "leave"])
         if end == "leave" or is_last:
-            history.events.append(did(self.tick(), Kind.LEFT))
+            journal.events.append(did(self.tick(), Kind.LEFT))
         elif end == "kill":
             self.stops[name] = [killed(self.tick())]
         else:
@@ -408,7 +412,7 @@ class Ideal:
             self.clock += 8
             self.stops[name] = [paused(began_at, self.clock)]
             refused = did(self.clock + 0.01, Kind.NOT_ACKNOWLEDGED, *(number for number, _ in held))
-            history.events += [refused] if held else []
+            journal.events += [refused] if held else []
         again = [(number, count + 1) for number, count in held]
         self.waiting = sorted(again + self.waiting)
 
@@ -423,7 +427,7 @@ def test_a_queue_without_fault_is_found_without_fault(seed: int, sessions: int, 
     for _ in range(sessions):
         ideal.session(is_last=False)
     ideal.session(is_last=True)
-    assert check(ideal.record()) == []
+    assert anomalies(history(ideal.record())) == []
 
 
 @given(seed=st.integers(0, 2**32), sessions=st.integers(0, 8), messages=st.integers(1, 12), data=st.data())
@@ -445,7 +449,7 @@ def test_one_fault_is_found_in_any_history(seed: int, sessions: int, messages: i
         if not any(
             event.numbers == (gone,) for each in ideal.written if each.mode in in_doubt for event in each.events
         ):
-            assert {(LOST, gone)} <= {(violation.rule, violation.number) for violation in check(ideal.record())}
+            assert {("lost write", str(gone))} <= found(ideal.record())
         return
     settled = [
         number for event in ideal.written[-1].events if event.kind is Kind.ACKNOWLEDGED for number in event.numbers
@@ -453,20 +457,20 @@ def test_one_fault_is_found_in_any_history(seed: int, sessions: int, messages: i
     if settled:
         twice = data.draw(st.sampled_from(settled))
         ideal.written.append(session("late", DUPS_OK, got(ideal.clock + 2, twice, count=9)))
-        assert (AGAIN, twice) in {(violation.rule, violation.number) for violation in check(ideal.record())}
+        assert ("delivery after settlement", str(twice)) in found(ideal.record())
 
 
-def test_histories_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_journals_are_read_as_they_were_written(tmp_path: Path) -> None:
     """What a writer wrote is read whole; a line that was cut off by the end of the machine is left out."""
     writer = Writer(tmp_path, "consumer-01", "consumer-01.1", CLIENT)
     writer.write(Kind.DELIVERED, 7, asked=1.5, redelivered=True, count=3)
     writer.write(Kind.ACKNOWLEDGED, 7, 8)
     writer.write(Kind.FAILED, text="Kafka ist fort")
-    with open(tmp_path / "consumer-01.1.history", "a", encoding="utf-8") as file:
+    with open(tmp_path / "consumer-01.1.journal", "a", encoding="utf-8") as file:
         file.write('{"at": 5.0, "kind": "deli')
-    (history,) = histories(tmp_path)
-    assert (history.name, history.process, history.mode) == ("consumer-01.1", "consumer-01", CLIENT)
-    delivered, settled, failed = history.events
+    (journal,) = journals(tmp_path)
+    assert (journal.name, journal.process, journal.mode) == ("consumer-01.1", "consumer-01", CLIENT)
+    delivered, settled, failed = journal.events
     assert delivered == Event(delivered.at, Kind.DELIVERED, (7,), 1.5, redelivered=True, count=3)
     assert settled == Event(settled.at, Kind.ACKNOWLEDGED, (7, 8))
     assert failed == Event(failed.at, Kind.FAILED, text="Kafka ist fort")

@@ -1,7 +1,8 @@
 """What the processes of a crash test write down: one file per session, one JSON line per event, kept through kill -9.
 
-A line is written with one system call, so a process that is killed leaves whole lines. Times are seconds of the
-system's monotonic clock, which all processes of a machine share, and which runs on while a process is stopped.
+`crash_record` makes the history of the round of it. A line is written with one system call, so a process that is killed
+leaves whole lines. Times are seconds of the system's monotonic clock, which all processes of a machine share, and which
+runs on while a process is stopped.
 """
 
 from __future__ import annotations
@@ -46,13 +47,14 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Event:
-    """One line of a history.
+    """One line of a journal.
 
     Args:
         at: When it was written down, in seconds: after the fact, but for what is about to happen.
         kind: What happened.
         numbers: The messages that it happened to.
-        asked: DELIVERED: since when the session was ready for a message. STALLED: when the stall began.
+        asked: DELIVERED: since when the session was ready for a message. STALLED: when the stall began. STOPPING: until
+            when the process may stand still.
         redelivered: DELIVERED: the message's JMSRedelivered.
         count: DELIVERED: the message's JMSXDeliveryCount.
         moved: DELIVERED: whether the message had been moved, to another process or out of the way, since it was sent.
@@ -92,7 +94,7 @@ DEFAULTS = {each.name: each.default for each in fields(Event)}
 
 
 @dataclass
-class History:
+class Journal:
     """What one session wrote.
 
     Args:
@@ -109,10 +111,10 @@ class History:
 
 
 class Writer:
-    """Appends to a history's file; may be used by several threads."""
+    """Appends to a journal's file; may be used by several threads."""
 
     def __init__(self, folder: Path, process: str, session: str, mode: str) -> None:
-        path = folder / f"{session}.history"
+        path = folder / f"{session}.journal"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.write(self._file, (json.dumps({"name": session, "process": process, "mode": mode}) + "\n").encode())
 
@@ -127,16 +129,16 @@ def now() -> float:
     return time.monotonic()
 
 
-def histories(folder: Path) -> list[History]:
-    """Return the histories in *folder*, as far as they were written."""
-    return [history for path in sorted(folder.glob("*.history")) for history in _read(path)]
+def journals(folder: Path) -> list[Journal]:
+    """Return the journals in *folder*, as far as they were written."""
+    return [journal for path in sorted(folder.glob("*.journal")) for journal in _read(path)]
 
 
-def _read(path: Path) -> Iterator[History]:
+def _read(path: Path) -> Iterator[Journal]:
     whole = path.read_text(encoding="utf-8").rpartition("\n")[0]
     if whole:
         first, *lines = whole.split("\n")
-        yield History(**json.loads(first), events=list(_events(lines)))
+        yield Journal(**json.loads(first), events=list(_events(lines)))
 
 
 def _events(lines: Iterable[str]) -> Iterator[Event]:
