@@ -44,11 +44,12 @@ def play(options: argparse.Namespace, number: int) -> list[Anomaly]:
     folder = Path(tempfile.mkdtemp(prefix=f"kjms-crash-{options.seed}-{number}-"))
     if options.plan:
         show_plan(chosen.disturbances)
-    result = Stage(chosen, folder, f"{options.seed}-{number}", options.seconds, options.session_timeout).run()
+    seed = f"{options.seed}-{number}"
+    result = Stage(chosen, folder, seed, options.seconds, options.session_timeout, options.nodes).run()
     partitions = "1 partition" if chosen.partitions == 1 else f"{chosen.partitions} partitions"
     again = f"python3 chores.py crash --seed {options.seed} --round {number}"
     again += "" if options.fatal is None else f" --fatal {options.fatal}"
-    began = f"round {number}, {partitions}, prefetch {chosen.prefetch}"
+    began = f"round {number}, {options.nodes} nodes, {partitions}, prefetch {chosen.prefetch}"
     return show(options, result, began, again, folder)
 
 

@@ -152,6 +152,7 @@ class Stage:
         seed: What the processes' own chance begins with.
         seconds: How long the queue is used and disturbed.
         session_timeout: Milliseconds.
+        nodes: Of the Kafka.
     """
 
     plan: Plan
@@ -159,6 +160,7 @@ class Stage:
     seed: str
     seconds: float
     session_timeout: int
+    nodes: int = 1
     children: list[Child] = field(default_factory=list)
     outages: list[tuple[float, float]] = field(default_factory=list)
     restarts: int = 0
@@ -170,7 +172,7 @@ class Stage:
     def run(self) -> Result:
         """Play the round and return what came of it."""
         began = now()
-        with LocalBroker() as broker:
+        with LocalBroker(nodes=self.nodes) as broker:
             self.broker = broker
             try:
                 self._use()
@@ -251,7 +253,7 @@ class Stage:
     def _disturb(self, disturbance: Disturbance, resumes: list[tuple[float, Child]]) -> None:
         what, slot = disturbance.what, disturbance.slot
         if what in {"stop broker", "kill broker"}:
-            self._disturb_broker(at_once=what == "kill broker", seconds=disturbance.seconds)
+            self._disturb_broker(slot, at_once=what == "kill broker", seconds=disturbance.seconds)
             return
         if what == "join":
             self._consumer(next(self._modes))
@@ -274,13 +276,16 @@ class Stage:
                 self._consumers[slot] = None
                 self._empty_until[slot] = now() + disturbance.seconds
 
-    def _disturb_broker(self, *, at_once: bool, seconds: float) -> None:
+    def _disturb_broker(self, slot: int, *, at_once: bool, seconds: float) -> None:
+        """End the broker, or one of its nodes, and start it again after *seconds*."""
+        node = None if self.nodes == 1 else self.broker.nodes[slot % self.nodes]
+
         def restart() -> None:
             began = now()
-            self.broker.kill() if at_once else self.broker.stop()
+            self.broker.kill(node) if at_once else self.broker.stop(node)
             time.sleep(seconds)
             try:
-                self.broker.start()
+                self.broker.start(node)
             except JMSException as error:
                 self._broker_error = error
             self.outages.append((began, now()))

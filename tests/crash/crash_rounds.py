@@ -48,6 +48,7 @@ def parser(prog: str, description: str, *, rounds: int, seconds: float) -> argpa
         "--seconds", type=float, default=seconds, help=f"how long processes are disturbed in a round ({seconds:g})"
     )
     parser.add_argument("--session-timeout", type=int, default=6_000, help="milliseconds (6000)")
+    parser.add_argument("--nodes", type=int, default=1, help="of the Kafka; one at a time is stopped or killed (1)")
     parser.add_argument("--least", type=int, default=LEAST, help=f"messages without which a round is void ({LEAST})")
     parser.add_argument("--keep", action="store_true", help="keep all journals, not only those of bad rounds")
     parser.add_argument("--plan", action="store_true", help="say what is done in each round")
@@ -106,6 +107,7 @@ def show(options: argparse.Namespace, result: Outcome, began: str, again: str, f
         is_wanted = True
         raise
     else:
+        again += f" --nodes {options.nodes}" if options.nodes > 1 else ""
         again = f"{again} --seconds {options.seconds:g} --session-timeout {options.session_timeout}"
         print(f"  {len(found)} violations", flush=True)
         is_wanted |= bool(found)

@@ -49,13 +49,14 @@ def play(options: argparse.Namespace, number: int) -> list[Anomaly]:
         f"{options.seed}-{number}",
         options.seconds,
         options.session_timeout,
+        options.nodes,
         messages=options.messages,
         has_accidents=not options.no_accidents,
     ).run()
     partitions = f"{chosen.partitions} to {chosen.target_partitions} partitions"
     again = f"python3 chores.py crash --exactly-once --seed {options.seed} --round {number}"
     again += f" --messages {options.messages}" + (" --no-accidents" if options.no_accidents else "")
-    began = f"round {number}, {partitions}, prefetch {chosen.prefetch}"
+    began = f"round {number}, {options.nodes} nodes, {partitions}, prefetch {chosen.prefetch}"
     return show(options, result, began, again, folder)
 
 

@@ -87,7 +87,7 @@ class MovingStage(Stage):
     def run(self) -> MovingResult:  # type: ignore[override]
         """Play the round and return what came of it."""
         began = now()
-        with LocalBroker(config=SETTINGS) as broker:
+        with LocalBroker(config=SETTINGS, nodes=self.nodes) as broker:
             self.broker = broker
             try:
                 sources = self._fill_source()
