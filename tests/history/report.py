@@ -13,8 +13,8 @@ from typing import Final
 from tests.history.checker import Anomaly, Index, anomalies
 from tests.history.history import Call, History, Kind
 
-MOST_TRIALS: Final = 300  # histories that are tried to find a small one
-SHOWN: Final = 2  # anomalies of each name
+MOST_TRIED: Final = 1_000_000  # calls, of all histories that are tried to find a small one
+SHOWN: Final = 2  # anomalies of each name that are shown with their histories
 
 
 class Void(Exception):
@@ -71,12 +71,12 @@ def minimal(history: History, anomaly: Anomaly) -> History:
 
 def _needed(history: History, mine: Sequence[Call], others: Sequence[Call], anomaly: Anomaly) -> list[Call]:
     """Return those of the *others* without which *anomaly* would not be found: parts are left out, halves first."""
-    kept, size, trials = [*others], max(len(others) // 2, 1), 0
-    while size and trials < MOST_TRIALS:
+    kept, size, tried = [*others], max(len(others) // 2, 1), 0
+    while size and tried < MOST_TRIED:
         start = 0
-        while start < len(kept) and trials < MOST_TRIALS:
+        while start < len(kept) and tried < MOST_TRIED:
             fewer = kept[:start] + kept[start + size :]
-            trials += 1
+            tried += len(mine) + len(fewer)
             if _has(_part(history, sorted([*mine, *fewer], key=lambda call: call.begin), None), anomaly):
                 kept = fewer
             else:
@@ -160,7 +160,7 @@ def summary(found: Iterable[Anomaly]) -> str:
 
 
 def report(history: History, found: Sequence[Anomaly], again: str) -> Iterator[str]:
-    """Return the anomalies *found* in lines, the first of each name with its history.
+    """Return the anomalies *found* in lines, the first of each name with their smallest histories.
 
     Args:
         history: The round's.
@@ -173,11 +173,9 @@ def report(history: History, found: Sequence[Anomaly], again: str) -> Iterator[s
     yield f"{summary(found)}; again: {again}"
     for each in found:
         shown[each.name] += 1
+        yield f"{each.name}: {each.text}"
         if shown[each.name] <= SHOWN:
-            yield f"{each.name}: {each.text}"
             yield from account(history, each)
-        elif shown[each.name] == SHOWN + 1:
-            yield f"{each.name}: and more of these"
 
 
 def counts(history: History) -> tuple[int, int, int]:
