@@ -323,6 +323,50 @@ def redelivered_in_another_order(story: Story) -> None:
     story.history.places = {"a": (0, 1), "b": (0, 2)}
 
 
+def redelivered_though_it_never_came_late(story: Story) -> None:
+    redelivered_in_another_order(story)
+    for call in story.history.calls:
+        call.count = min(call.count, 1)
+        call.is_redelivered = False
+    story.history.places = {"a": (0, 2), "b": (0, 1)}
+
+
+def killed_without_an_excuse(story: Story) -> None:
+    excused(story)
+    story.history.rules.zombie = 12.0
+    story.history.rules.waiting = story.history.rules.call = 60.0
+
+
+def settled_while_another_received(story: Story) -> None:
+    story.history.rules = of_processes()
+    story.send("a")
+    story.receive("a")
+    begin = story.now
+    story.settle("a", what="acknowledge")
+    story.now += 1
+    story.receive("a", "p1.r", count=2).begin = begin - 0.05  # no pause lies between: it came when it ended
+
+
+def left_without_a_mark(story: Story) -> None:
+    story.send("a")
+    story.receive("a")
+    story.give_back("a")
+    story.history.left = {"a": 1}
+
+
+def unmarked_at_the_same_time(story: Story) -> None:
+    received_at_the_same_time(story)
+    story.history.rules.is_calm = True
+
+
+def unmarked_in_another_process(story: Story) -> None:
+    story.history.rules.is_calm = False
+    story.send("a")
+    for session in ("p0.r", "p1.r"):
+        story.receive("a", session)
+    story.settle("a", session="p1.r")
+
+
 def failed(story: Story) -> None:
     story.history.failures = ["p0 ended by itself"]
 
@@ -366,6 +410,12 @@ BROKEN: dict[Callable[[Story], None], str] = {
     sent_to_two_partitions: "order",
     received_in_another_order: "order",
     redelivered_in_another_order: "redelivery order",
+    redelivered_though_it_never_came_late: "redelivery order",
+    killed_without_an_excuse: "unmarked repeat",
+    settled_while_another_received: "delivery after settlement",
+    left_without_a_mark: "unmarked repeat",
+    unmarked_at_the_same_time: "unmarked repeat",
+    unmarked_in_another_process: "unmarked repeat",
     failed: "failure",
 }
 
@@ -522,7 +572,54 @@ def dropped_with_another(story: Story) -> None:
     story.history.dead["a"] = 1
 
 
+def nothing_has_looked(story: Story) -> None:
+    story.send("a", "b")
+    story.receive("b")
+    story.settle("b", outputs=("b>1",))
+    story.history.left = None
+
+
+def urgent_and_out_of_reach(story: Story) -> None:
+    not_urgent(story)
+    story.history.rules.is_priority_kept = False
+
+
+def settled_by_a_process_that_did_not_know(story: Story) -> None:
+    settled_too_late(story)
+    story.history.rules.zombie = 12.0
+
+
+def received_at_the_same_time(story: Story) -> None:
+    story.history.rules.is_calm = False
+    story.send("a")
+    story.receive("a")
+    story.receive("a", "p1.r").begin = 0.2  # it may have been dispatched first
+    story.settle("a")
+
+
+def waited_for_what_is_not_sent(story: Story) -> None:
+    story.call(Kind.RECEIVE, "p0.r", seconds=30, timeout=30, consumer=0)
+    story.send("a")
+    story.receive("a")
+    story.settle("a")
+
+
+def refused_before_the_process_fell(story: Story) -> None:
+    story.history.rules = of_processes(max_deliveries=2, unseen=1)
+    story.send("a")
+    story.receive("a")
+    story.settle("a", what="acknowledge", outcome=Outcome.UNDONE)
+    story.history.killed, story.history.killers = {"p0": story.now + 1}, {"p0": "other"}
+    story.history.dead["a"] = 1
+
+
 NEARLY_BROKEN = (
+    refused_before_the_process_fell,
+    nothing_has_looked,
+    urgent_and_out_of_reach,
+    settled_by_a_process_that_did_not_know,
+    received_at_the_same_time,
+    waited_for_what_is_not_sent,
     not_confirmed,
     settled_and_not_confirmed,
     aborted_and_not_delivered,
