@@ -367,6 +367,21 @@ def unmarked_in_another_process(story: Story) -> None:
     story.settle("a", session="p1.r")
 
 
+def left_from_nowhere(story: Story) -> None:
+    story.history.left = {"a": 1}
+
+
+def dead_from_nowhere(story: Story) -> None:
+    story.history.dead["a"] = 1
+
+
+def lost_with_its_transaction(story: Story) -> None:
+    story.history.rules = of_processes(is_drained=True)
+    story.send("a")
+    story.receive("a")
+    story.settle("a", what="commit", outputs=("a>1",), outcome=Outcome.UNKNOWN)
+
+
 def failed(story: Story) -> None:
     story.history.failures = ["p0 ended by itself"]
 
@@ -416,6 +431,9 @@ BROKEN: dict[Callable[[Story], None], str] = {
     left_without_a_mark: "unmarked repeat",
     unmarked_at_the_same_time: "unmarked repeat",
     unmarked_in_another_process: "unmarked repeat",
+    left_from_nowhere: "never sent",
+    dead_from_nowhere: "never sent",
+    lost_with_its_transaction: "lost write",
     failed: "failure",
 }
 
@@ -613,7 +631,31 @@ def refused_before_the_process_fell(story: Story) -> None:
     story.history.dead["a"] = 1
 
 
+def perhaps_lost_with_its_transaction(story: Story) -> None:
+    lost_with_its_transaction(story)
+    story.history.rules.is_drained = False
+
+
+def turned_without_an_order(story: Story) -> None:
+    turned(story)
+    story.history.rules.is_ordered = False
+
+
+def turned_by_a_delay(story: Story) -> None:
+    turned(story)
+    story.history.sent["a"].delay = 0.1
+
+
+def turned_and_sent_again(story: Story) -> None:
+    turned(story)
+    story.history.calls[0].outcome = Outcome.UNKNOWN
+
+
 NEARLY_BROKEN = (
+    perhaps_lost_with_its_transaction,
+    turned_without_an_order,
+    turned_by_a_delay,
+    turned_and_sent_again,
     refused_before_the_process_fell,
     nothing_has_looked,
     urgent_and_out_of_reach,
