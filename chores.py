@@ -2,7 +2,8 @@
 
 A chore runs in the active virtual environment. Without one it uses ``.venv`` beside this file, which the first run
 creates. A chore installs its dependencies once; later runs work offline, until ``pyproject.toml`` changes. Arguments
-after the chore's name go to the program that it runs.
+after the chore's name go to the program that it runs, but for two that choose another environment, below ``build``:
+``--python 3.12`` has another Python, and ``--lowest`` the lowest versions of all that kjms needs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,34 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 HIGHEST_PYSPARK = "4.1.1"  # the highest whose connectors are complete on mirrors of Maven Central, too
+GROUPS = {"bench", "docs", "lowest", "package", "test", "types"}  # of dependencies; other names are extras
+PIP = "pip>=25.1"  # the first that knows dependency groups
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")  # which the tests of the console start
+
+
+USE = """
+import subprocess, sys
+from pathlib import Path
+
+import kjms
+from kjms import ConnectionFactory, Queue
+from kjms.testing import MemoryKafka
+
+with MemoryKafka() as kafka, ConnectionFactory(kafka.bootstrap_servers).create_context() as context:
+    context.create_producer().send(Queue("orders"), "ten pens")
+    assert context.create_consumer(Queue("orders")).receive_body(str, 10_000) == "ten pens"
+folder = Path(sys.executable).parent
+said = subprocess.run([folder / "kjms", "--version"], capture_output=True, text=True, check=True).stdout
+assert said.strip() == f"kjms {kjms.__version__}", said
+assert (Path(kjms.__file__).parent / "py.typed").exists()
+print(f"kjms {kjms.__version__} works with Python {sys.version.split()[0]}, without an extra")
+"""
+"""What the chore `package` lets the wheel do in an environment that has nothing else."""
+
+
+def interpreter(folder: Path) -> Path:
+    """Return the Python of the virtual environment in *folder*."""
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def environment() -> Path:
@@ -35,35 +63,88 @@ def environment() -> Path:
     return folder
 
 
-def interpreter(folder: Path) -> Path:
-    """Return the Python of the virtual environment in *folder*."""
-    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+def another_environment(version: str | None, *, is_lowest: bool) -> Path:
+    """Return the folder of the virtual environment with that *version* of Python, and create it if there is none.
+
+    With *is_lowest*, it has the lowest versions of kjms's dependencies that its lower bounds allow.
+    """
+    folder = HERE / "build" / f"python-{version or 'here'}{'-lowest' if is_lowest else ''}"
+    if not interpreter(folder).exists():
+        python = python_of(version) if version else sys.executable
+        if python is None:
+            raise SystemExit(f"chores.py: there is no Python {version} with venv here")
+        print(f"creating a virtual environment in {folder}", file=sys.stderr)
+        subprocess.run([python, "-m", "venv", folder], check=True)
+    if is_lowest:
+        lowest = ["--resolution", "lowest-direct", "--editable", ".[amqp]", "--group", "test"]
+        uv = (ready("lowest"), "-m", "uv", "pip", "install", "--quiet", "--python", interpreter(folder))
+        if not once(folder, "lowest", *uv, *lowest):
+            raise SystemExit("chores.py: the lowest versions could not be installed; see the output of uv above")
+    return folder
 
 
-def ready(extras: str, *, is_needed: bool = True) -> Path:
-    """Return a Python that has kjms with *extras*; install them unless they are installed, and exit if that fails.
+def python_of(version: str) -> str | None:
+    """Return the Python of *version*; None: there is none that starts and has venv."""
+    found = shutil.which(f"python{version}")
+    if found is None:
+        return None
+    told = {**os.environ, "PYENV_VERSION": version}  # pyenv's python3.10, say, asks for it
+    asked = [found, "-c", "import ensurepip, sys; print(sys.executable)"]
+    answer = subprocess.run(asked, env=told, capture_output=True, text=True, check=False)
+    return None if answer.returncode else answer.stdout.strip()
+
+
+def ready(what: str, *, is_needed: bool = True) -> Path:
+    """Return a Python that has kjms with *what*, an extra or a dependency group; exit if that cannot be installed.
 
     Without *is_needed*, a failed installation is reported and ignored.
     """
     folder = environment()
-    wanted = hashlib.sha256((HERE / "pyproject.toml").read_bytes() + str(HERE).encode() + extras.encode()).hexdigest()
-    stamp = folder / f".kjms-{extras}"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"installing kjms[{extras}] into {folder} (once)", file=sys.stderr)
-        install = [interpreter(folder), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        done = subprocess.run([*install, "--editable", f"{HERE}[{extras}]"], check=False)
-        if done.returncode == 0:
-            stamp.write_text(wanted)
-        elif is_needed:
-            raise SystemExit(f"chores.py: kjms[{extras}] could not be installed; see the output of pip above")
-        else:
-            print(f"chores.py: continuing without kjms[{extras}]; see the output of pip above", file=sys.stderr)
+    is_group = what in GROUPS
+    wanted = ["--editable", ".", "--group", what] if is_group else ["--editable", f".[{what}]"]
+    is_done = once(folder, what, *pip(folder, knows_groups=is_group), "install", "--quiet", *wanted)
+    if not is_done and is_needed:
+        raise SystemExit(f"chores.py: what {what} needs could not be installed; see the output of pip above")
+    if not is_done:
+        print(f"chores.py: continuing without {what}; see the output of pip above", file=sys.stderr)
     return interpreter(folder)
 
 
-def run(extras: str, *command: str | Path, environment: Mapping[str, str] | None = None) -> int:
-    """Run a Python *command* that needs *extras*, in this or another *environment*; return its exit code."""
-    python = ready(extras)
+def once(folder: Path, what: str, *install: str | Path) -> bool:
+    """Run *install* for the environment in *folder*, once for each pyproject.toml; return whether that succeeded."""
+    wanted = hashlib.sha256((HERE / "pyproject.toml").read_bytes() + str(HERE).encode() + what.encode()).hexdigest()
+    stamp = folder / f".kjms-{what}"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return True
+    print(f"installing what {what} needs into {folder} (once)", file=sys.stderr)
+    done = subprocess.run(install, cwd=HERE, check=False)
+    if done.returncode == 0:
+        stamp.write_text(wanted)
+    return done.returncode == 0
+
+
+def pip(folder: Path, *, knows_groups: bool) -> tuple[str | Path, ...]:
+    """Return the command that runs pip with the Python in *folder*, one that knows dependency groups where it has to.
+
+    The environment may be the developer's own: its pip stays as it is, and a newer one is put below ``build``.
+    """
+    python, newer = interpreter(folder), HERE / "build" / "pip"
+    own = (python, "-m", "pip", "--disable-pip-version-check")
+    if not knows_groups:
+        return own
+    known = subprocess.run([*own, "install", "--help"], capture_output=True, text=True, check=False).stdout
+    if "--group" in known:
+        return own
+    if not (newer / "pip").exists():
+        print(f"installing a pip that knows dependency groups into {newer} (once)", file=sys.stderr)
+        if subprocess.run([*own, "install", "--quiet", "--target", newer, PIP], check=False).returncode:
+            raise SystemExit(f"chores.py: {PIP} could not be installed; see the output of pip above")
+    return (python, newer / "pip", *own[3:])
+
+
+def run(what: str, *command: str | Path, environment: Mapping[str, str] | None = None) -> int:
+    """Run a Python *command* that needs *what*, in this or another *environment*; return its exit code."""
+    python = ready(what)
     try:
         return subprocess.run([python, *command], cwd=HERE, env=environment, check=False).returncode
     except KeyboardInterrupt:
@@ -302,6 +383,41 @@ def mutants(arguments: Sequence[str]) -> int:
     return run("test", "tests/mutants/run.py", *arguments)
 
 
+def package(_: Sequence[str]) -> int:
+    """Build the wheel and the source distribution, check them, and use the wheel in a clean environment."""
+    python = ready("package")
+    built = HERE / "build" / "dist"
+    clean = HERE / "build" / "package"
+    shutil.rmtree(built, ignore_errors=True)
+    shutil.rmtree(clean, ignore_errors=True)
+    venv.create(clean, with_pip=True)
+    bill = built / "kjms.cdx.json"
+    inventory = ("--pyproject", "pyproject.toml", "--mc-type", "library", "--output-reproducible", "-o", bill)
+    steps: list[tuple[str | Path, ...]] = [
+        (python, "-m", "build", "--outdir", built),  # the wheel is built from the source distribution
+        (python, "-m", "twine", "check", "--strict", "{built}"),
+        (*pip(clean, knows_groups=False), "install", "--quiet", "{wheel}"),
+        (interpreter(clean), "-I", "-c", USE),
+        (python, "-m", "cyclonedx_py", "environment", *inventory, interpreter(clean)),
+    ]
+    for step in steps:
+        files = {"{built}": [*built.glob("*.whl"), *built.glob("*.tar.gz")], "{wheel}": [*built.glob("*.whl")]}
+        command = [word for each in step for word in files.get(str(each), [each])]
+        if subprocess.run(command, cwd=HERE if step[0] == python else clean, check=False).returncode:
+            raise SystemExit(f"chores.py: this failed: {' '.join(map(str, command))}")
+    if not re.search(r"^\[project.urls]\n\w", (HERE / "pyproject.toml").read_text("utf-8"), re.MULTILINE):
+        print("chores.py: [project.urls] in pyproject.toml is empty; fill it in before a release", file=sys.stderr)
+    print("\n".join(f"written: {path}" for path in sorted(built.iterdir())), file=sys.stderr)
+    return 0
+
+
+def types(arguments: Sequence[str]) -> int:
+    """Let pyright say which public names have no known type."""
+    ready("test")  # with the packages whose types the public ones name
+    ready("amqp", is_needed=False)
+    return run("types", "-m", "pyright", "--ignoreexternal", "--verifytypes", "kjms", *arguments)
+
+
 CHORES: dict[str, Callable[[Sequence[str]], int]] = {
     chore.__name__: chore
     for chore in (
@@ -322,6 +438,8 @@ CHORES: dict[str, Callable[[Sequence[str]], int]] = {
         soak,
         simulate,
         mutants,
+        package,
+        types,
     )
 }
 
@@ -335,8 +453,18 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("chore", choices=CHORES, metavar="CHORE")
+    parser.add_argument("--python", metavar="VERSION", help="run it with this version of Python, such as 3.12")
+    parser.add_argument("--lowest", action="store_true", help="run it with the lowest versions of what kjms needs")
     if sys.argv[1:2] and sys.argv[1] in CHORES:
-        return CHORES[sys.argv[1]](sys.argv[2:])
+        chosen = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        chosen.add_argument("--python")
+        chosen.add_argument("--lowest", action="store_true")
+        where, rest = chosen.parse_known_args(sys.argv[2:])
+        if where.python or where.lowest:
+            folder = another_environment(where.python, is_lowest=where.lowest)
+            again = [interpreter(folder), Path(__file__).resolve(), sys.argv[1], *rest]
+            return subprocess.run(again, check=False).returncode
+        return CHORES[sys.argv[1]](rest)
     parser.parse_args()
     return 2
 
