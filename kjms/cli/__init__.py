@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn
 
 from kjms._version import __version__
 from kjms.cli._terminal import shown_body
-from kjms.errors import JMSException
+from kjms.errors import JMSException, hint
 
 __all__ = ["COMMANDS", "WrongUse", "main"]
 
@@ -76,16 +76,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command and its arguments; None: those of the process.
 
     Returns:
-        0; 1 when it failed (one line on stderr says why; ``KJMS_TRACEBACK=1`` shows where); 2 when it was called
-        wrongly; 130 after Ctrl-C, 143 after SIGTERM.
+        0, also without a command, which prints the help; 1 when it failed (one line on stderr says why;
+        ``KJMS_TRACEBACK=1`` shows where); 2 when it was called wrongly; 130 after Ctrl-C, 143 after SIGTERM.
     """
     given = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the terminal's encoding does not have is no failure
         sys.stdout.reconfigure(errors="backslashreplace")
+    if not given:
+        _parser(None).print_help()
+        return 0
     try:
         command = _command(given)
         if command:  # options may stand before it
             given.insert(0, given.pop(command))
+        if given[0] not in COMMANDS and not given[0].startswith("-"):
+            print(f"kjms: there is no command {given[0]!r}{hint(given[0], COMMANDS)}", file=sys.stderr)
+            return WRONG_USE
         arguments = _parser(given[0] if given else None).parse_args(given)
     except SystemExit as end:  # argparse has said what is wrong, or printed what was asked for
         return int(end.code or 0)
@@ -156,7 +162,10 @@ class _CommandParser(argparse.ArgumentParser):
         finally:
             self._is_inside = False
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            options = [each for each in self._option_string_actions if each.startswith("--")]
+            wrong = [each.partition("=")[0] for each in unknown if each.startswith("--")]
+            near = [meant for each in wrong if "did you mean" in (meant := hint(each, options))]
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{''.join(near[:1])}")
         return found, unknown
 
 

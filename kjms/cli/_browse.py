@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from kjms.admin import Admin, Subscription
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, connect, queue
 from kjms.cli._receive import BATCH, Output, add_form_options, check_selector, count
@@ -57,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise WrongUse("--client-id is an option of --subscription only")
     check_selector(arguments.selector)
     output = Output(arguments)
+    from kjms.admin import Admin, Subscription
+
     source = arguments.queue or Subscription(arguments.subscription, arguments.client_id)
     with connect(arguments, may_create=False) as connection, Admin.of(connection) as admin:
         for each in admin.messages(source, arguments.selector):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kjms.admin import Admin, DestinationFigures
 from kjms.cli._connecting import add_connection_options, connect
 from kjms.cli._queues import Reporter
 from kjms.cli._terminal import columns, escaped, json_text
+
+if TYPE_CHECKING:
+    from kjms.admin import DestinationFigures
 
 DESCRIPTION: Final = """\
 List the cluster's Kafka topics as JMS destinations. KIND is 'queue' if kjms created the topic for a queue, a consumer
@@ -60,6 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         JMSException: The cluster did not answer.
     """
+    from kjms.admin import Admin
+
     with connect(arguments, may_create=False) as connection, Admin.of(connection) as admin:
         progress = Reporter("destinations", "counted")
         counted = admin.destinations(internal=arguments.all, estimate=arguments.estimate, progress=progress)

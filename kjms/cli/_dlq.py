@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from kjms.admin import Admin, Changed, DeadLetter, DeadLetterQueue
 from kjms.cli import FAILED, WrongUse
 from kjms.cli._connecting import add_connection_options, check_exists, connect, destination, queue
 from kjms.cli._queues import Reporter
@@ -23,6 +22,7 @@ from kjms.mapping.names import topic_for
 
 if TYPE_CHECKING:
     from kjms import Connection, Message
+    from kjms.admin import Admin, DeadLetter, DeadLetterQueue
 
 DESCRIPTION: Final = """\
 Work on dead letters: messages that were delivered too often, and expired messages if there is an expiry queue. A
@@ -109,6 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
         InvalidDestinationException: There is no such queue.
         JMSException: The broker does not answer, or did not take a message.
     """
+    from kjms.admin import Admin
+
     _check(arguments)
     with connect(arguments, may_create=False) as connection:
         if arguments.queue is not None:
@@ -278,6 +280,8 @@ def _check_ids(admin: Admin, connection: Connection, arguments: argparse.Namespa
 
 def _result(connection: Connection, arguments: argparse.Namespace, done_so: str, done: int) -> int:
     """Report what was done; return the exit code."""
+    from kjms.admin import Changed
+
     changed = done if isinstance(done, Changed) else Changed(done)
     if arguments.json:
         print(json_text({"done": int(changed), "matched": changed.matched, "stayed": dict(changed.stayed)}))

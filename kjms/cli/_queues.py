@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms.admin import Admin, Changed, MessageFigures, Progress, QueueFigures, RedeliveryEvent
 from kjms.cli import FAILED, WrongUse
 from kjms.cli._connecting import add_connection_options, connect, destination, queue
 from kjms.cli._receive import check_selector, count
@@ -20,7 +19,7 @@ from kjms.destinations import Queue
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
-    from kjms.admin import Source
+    from kjms.admin import Admin, Changed, MessageFigures, Progress, QueueFigures, RedeliveryEvent, Source
 
 __all__ = ["Reporter", "add_arguments", "report", "run", "setting"]
 
@@ -126,6 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
         JMSException: The broker does not answer, or refuses it.
     """
     _check(arguments)
+    from kjms.admin import Admin
+
     with connect(arguments, may_create=False) as connection, Admin.of(connection) as admin:
         return ACTIONS[arguments.action](admin, arguments)
 
@@ -259,6 +260,8 @@ def _create(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 def _delete(admin: Admin, arguments: argparse.Namespace) -> int:
+    from kjms.admin import Changed
+
     if arguments.dry_run or not arguments.yes:
         held = admin.queue(arguments.queue, progress=Reporter("queues", "counted")).depth
         if arguments.dry_run:
@@ -318,6 +321,8 @@ class Reporter:
 
 
 def _change(admin: Admin, arguments: argparse.Namespace) -> int:
+    from kjms.admin import Changed
+
     what = {"purge": "deleted", "move": "moved", "copy": "copied"}[arguments.action]
     source: Queue = arguments.queue
     selector = _with_ids(arguments)

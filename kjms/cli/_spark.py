@@ -164,12 +164,17 @@ def _interval(text: str) -> timedelta:
     found = _DURATION.fullmatch(text)
     if found is None or not int(found[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 30s, 5m, 2h or 7d")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    try:
+        length = timedelta(**{_UNITS[found[2]]: int(found[1])})
+        _ = datetime.now().astimezone() - length  # no calendar goes back farther
+    except OverflowError:
+        raise argparse.ArgumentTypeError(f"{text!r} is longer than any time that there is") from None
+    return length
 
 
 def _since(text: str) -> timedelta | datetime:
     try:
-        return datetime.fromisoformat(text).astimezone()
+        return datetime.fromisoformat(text.removesuffix("Z") + "+00:00" * text.endswith("Z")).astimezone()
     except ValueError:
         return _interval(text)
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kjms.admin import Admin, Changed, Subscription, SubscriptionFigures
 from kjms.cli import FAILED, WrongUse
 from kjms.cli._connecting import add_connection_options, connect
 from kjms.cli._queues import Reporter, check_confirmed, report
 from kjms.cli._receive import check_selector, count
 from kjms.cli._terminal import agrees, columns, json_text, say
+
+if TYPE_CHECKING:
+    from kjms.admin import SubscriptionFigures
 
 DESCRIPTION: Final = """\
 List all named subscriptions, including those without an open consumer, delete a durable one, or purge it: delete the
@@ -78,6 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
         IllegalStateException: It has an open consumer.
         JMSException: The cluster did not answer.
     """
+    from kjms.admin import Admin
+
     purging = [name for name in ("selector", "limit", "dry_run", "yes") if getattr(arguments, name)]
     if arguments.action == "purge":
         return _purge(arguments)
@@ -102,6 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _purge(arguments: argparse.Namespace) -> int:
+    from kjms.admin import Admin, Changed, Subscription
+
     if arguments.name is None:
         raise WrongUse("purge: give the name of the subscription")
     check_confirmed(arguments, {"purge"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from kjms.admin import Admin
 from kjms.cli import FAILED, WrongUse
 from kjms.cli._connecting import add_connection_options, connect, destination
 from kjms.cli._queues import add_creating_options, check_confirmed
@@ -57,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     if is_new and arguments.yes:
         raise WrongUse("create: --yes is an option of delete only")
     check_confirmed(arguments, {"delete"})
+    from kjms.admin import Admin
+
     with connect(arguments, may_create=False) as connection, Admin.of(connection) as admin:
         if is_new:
             admin.create_topic(arguments.topic, partitions=arguments.partitions, config=dict(arguments.settings or ()))

@@ -6,12 +6,13 @@ import contextlib
 import signal
 import subprocess
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 from kjms import JMSException, __version__
-from kjms.cli import COMMANDS, Terminated, end, main
+from kjms.cli import COMMANDS, Terminated, _parser, end, main
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +38,27 @@ def test_help_names_every_command_and_loads_none() -> None:
     assert not {"confluent_kafka", "kjms.client.session", "kjms.message", "lark"} & set(modules.split())
 
 
+def test_without_a_command_the_help_comes(capsys: pytest.CaptureFixture[str]) -> None:
+    """A bare ``kjms`` shows what there is."""
+    assert main([]) == 0
+    assert "commands:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["queues", "topics", "destinations", "subscriptions", "dlq", "browse"])
+def test_the_help_of_a_command_loads_no_kafka_client(command: str) -> None:
+    """It answers at once: what a command works with is loaded when it runs."""
+    code = f"import sys; from kjms.cli import main; main([{command!r}, '--help']); print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"confluent_kafka", "asyncio", "kjms.engine"} & set(run.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("text", ["2026-11-29T08:30:00Z", "2026-11-29T08:30:00+00:00"])
+def test_a_time_of_utc_is_read_on_each_python(text: str) -> None:
+    """Python 3.10 itself knows no Z."""
+    since = _parser("spark").parse_args(["spark", "report", "orders", "--since", text]).since
+    assert since == datetime(2026, 11, 29, 8, 30, tzinfo=timezone.utc)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """``--help`` of each command is there, and no failure."""
@@ -47,8 +69,10 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "COMMAND"),
-        (["sned", "orders"], "'sned'"),
+        (["sned", "orders"], "there is no command 'sned'; did you mean 'send'?"),
+        (["send", "orders", "x", "--proprety", "a=1"], "did you mean '--property'?"),
+        (["spark", "report", "orders", "--since", "99999999999d"], "longer than any time that there is"),
+        (["spark", "report", "orders", "--since", "9999999d"], "longer than any time that there is"),
         (["send"], "DESTINATION"),
         (["send", "mail://orders", "x"], "mail://orders"),
         (["send", "orders", "x", "--property", "amount"], "'amount' is not NAME=VALUE"),
