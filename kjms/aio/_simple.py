@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from kjms.client.consumer import seconds_of
-from kjms.client.jms_consumer import body_of
+from kjms.client.jms_consumer import body_of, check_type
 from kjms.client.jms_producer import ProducerSettings
-from kjms.errors import IllegalStateException, shown
+from kjms.errors import IllegalStateException
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -51,8 +51,9 @@ class JMSProducer(ProducerSettings):
         Args:
             destination: Where to.
             value: A message; or the body of one: a str is sent in a TextMessage, bytes in a BytesMessage, a dict in a
-                MapMessage, None in a message without a body, anything else in an ObjectMessage; a dict that holds dicts
-                or lists, too.
+                MapMessage, None in a message without a body; a dataclass, a NamedTuple, and an object of attrs, msgspec
+                or pydantic as JSON in a TextMessage (`kjms.TextMessage.set_body`), unless a codec is registered for it;
+                anything else in an ObjectMessage; a dict that holds dicts or lists, too.
 
         Raises:
             InvalidDestinationException: *destination* is none, or Kafka has no such topic.
@@ -150,11 +151,16 @@ class JMSConsumer:
         """Return the next message if one is at hand, else None (JMS 2.0 §4.5.1)."""
         return await self._session.receive(self._consumer or await self._open(), 0.0)
 
-    async def receive_body(self, type_: type[T], timeout: int | timedelta | None = None) -> T | None:
+    @overload
+    async def receive_body(self, type_: type[T], timeout: int | timedelta | None = None) -> T | None: ...
+    @overload
+    async def receive_body(self, type_: object, timeout: int | timedelta | None = None) -> Any: ...
+    async def receive_body(self, type_: Any, timeout: int | timedelta | None = None) -> Any:
         """Return the body of the next message, waiting for it; see `kjms.JMSConsumer.receive_body`.
 
         Args:
-            type_: What the body is to be: str, bytes, dict, a class of objects, or object for all of them.
+            type_: What the body is to be: str, bytes, dict, a class of objects, or object for all of them; a type that
+                `kjms.Message.get_body` makes of JSON, such as a dataclass, or ``list[Order]``.
             timeout: How long to wait, in milliseconds; None or 0: without limit.
 
         Returns:
@@ -164,20 +170,23 @@ class JMSConsumer:
             MessageFormatException: The message has no such body, or none; what becomes of it is the mode's to say.
             IllegalStateException: The consumer is closed, or another task is receiving from its context.
             JMSException: The last message's acknowledgement failed.
-            ValueError: *timeout* is negative, or *type_* is no class.
+            ValueError: *timeout* is negative, or no body can become a *type_*.
 
         Spec: JMS 2.0 §11.2.5.
         """
         return await self._receive_body(type_, seconds_of(timeout))
 
-    async def receive_body_no_wait(self, type_: type[T]) -> T | None:
+    @overload
+    async def receive_body_no_wait(self, type_: type[T]) -> T | None: ...
+    @overload
+    async def receive_body_no_wait(self, type_: object) -> Any: ...
+    async def receive_body_no_wait(self, type_: Any) -> Any:
         """Return the body of the next message if one is at hand, else None. Errors as for `receive_body`."""
         return await self._receive_body(type_, 0.0)
 
-    async def _receive_body(self, type_: type[T], seconds: float | None) -> T | None:
-        if not isinstance(type_, type):
-            raise ValueError(f"receive_body: a class is needed, such as str or bytes, and not {shown(type_)}")
-        bodies: list[T] = []
+    async def _receive_body(self, type_: Any, seconds: float | None) -> Any:
+        check_type(type_)
+        bodies: list[Any] = []
         consumer = await self._open()
         await self._session.receive(consumer, seconds, lambda message: bodies.append(body_of(message, type_)))
         return bodies[0] if bodies else None

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from kjms.destinations import Queue, Topic
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from kjms.message._codecs import codec_of
+from kjms.message._typed import has_fields
 from kjms.options import SessionMode
 
 __all__ = ["Creating", "message_of"]
@@ -75,7 +77,8 @@ def message_of(value: Any) -> Message:
     """Return *value* if it is a message, be it of another implementation (JMS 2.0 §3.12); else one with that body.
 
     A str is the body of a TextMessage, bytes of a BytesMessage, a dict of a MapMessage, and None of a message without a
-    body; anything else, also a dict that holds dicts or lists, is that of an ObjectMessage.
+    body. A dataclass, a NamedTuple, and an object of attrs, msgspec or pydantic is JSON in a TextMessage, unless a
+    codec is registered for it. Anything else, also a dict that holds dicts or lists, is the body of an ObjectMessage.
 
     Raises:
         MessageFormatException: No message can carry *value*.
@@ -94,4 +97,8 @@ def message_of(value: Any) -> Message:
         if any(isinstance(each, dict | list) for each in value.values()):  # a MapMessage holds no such values
             return ObjectMessage(dict(value))
         return MapMessage(value)
+    if has_fields(type(value)) and codec_of(value) is None:
+        text = TextMessage()
+        text.set_body(value)
+        return text
     return ObjectMessage(value)

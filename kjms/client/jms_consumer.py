@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from kjms.client.closing import AutoCloseable
 from kjms.client.consumer import seconds_of
-from kjms.errors import MessageFormatException, shown
+from kjms.errors import MessageFormatException
 from kjms.message import Message, StreamMessage
+from kjms.message._typed import check
 
 if TYPE_CHECKING:
     from kjms.client.consumer import MessageConsumer
     from kjms.client.message_listener import MessageListener
 
-__all__ = ["JMSConsumer", "body_of"]
+__all__ = ["JMSConsumer", "body_of", "check_type"]
 
 T = TypeVar("T")
 
@@ -69,12 +70,17 @@ class JMSConsumer(AutoCloseable):
         """Return the next message if one is at hand, else None (JMS 2.0 §4.5.1)."""
         return self._consumer.receive_no_wait()
 
-    def receive_body(self, type_: type[T], timeout: int | timedelta | None = None) -> T | None:
+    @overload
+    def receive_body(self, type_: type[T], timeout: int | timedelta | None = None) -> T | None: ...
+    @overload
+    def receive_body(self, type_: object, timeout: int | timedelta | None = None) -> Any: ...
+    def receive_body(self, type_: Any, timeout: int | timedelta | None = None) -> Any:
         """Return the body of the next message, waiting for it.
 
         Args:
             type_: What the body is to be: str for that of a TextMessage, bytes of a BytesMessage, dict of a MapMessage,
-                the object's class of an ObjectMessage; object is all of them.
+                the object's class of an ObjectMessage; object is all of them. A type that `kjms.Message.get_body` makes
+                of JSON, such as a dataclass, or ``list[Order]``.
             timeout: How long to wait, in milliseconds; None or 0: without limit.
 
         Returns:
@@ -86,20 +92,23 @@ class JMSConsumer(AutoCloseable):
                 the other modes it was received: it is acknowledged or recovered, committed or rolled back like others.
             IllegalStateException: The consumer is closed, or another thread is using the context.
             JMSException: The consumer has a listener, or the last message's acknowledgement failed.
-            ValueError: *timeout* is negative, or *type_* is no class.
+            ValueError: *timeout* is negative, or no body can become a *type_*.
 
         Spec: JMS 2.0 §11.2.5.
         """
         return self._receive_body(type_, seconds_of(timeout))
 
-    def receive_body_no_wait(self, type_: type[T]) -> T | None:
+    @overload
+    def receive_body_no_wait(self, type_: type[T]) -> T | None: ...
+    @overload
+    def receive_body_no_wait(self, type_: object) -> Any: ...
+    def receive_body_no_wait(self, type_: Any) -> Any:
         """Return the body of the next message if one is at hand, else None. Errors as for `receive_body`."""
         return self._receive_body(type_, 0.0)
 
-    def _receive_body(self, type_: type[T], seconds: float | None) -> T | None:
-        if not isinstance(type_, type):
-            raise ValueError(f"receive_body: a class is needed, such as str or bytes, and not {shown(type_)}")
-        bodies: list[T] = []
+    def _receive_body(self, type_: Any, seconds: float | None) -> Any:
+        check_type(type_)
+        bodies: list[Any] = []
         self._consumer._receive(seconds, lambda message: bodies.append(body_of(message, type_)))
         return bodies[0] if bodies else None
 
@@ -124,7 +133,23 @@ class JMSConsumer(AutoCloseable):
         self._consumer._close_after(error)
 
 
-def body_of(message: Message, type_: type[T]) -> T:
+def check_type(type_: Any) -> None:
+    """Raise what is wrong with *type_* as the type of a body, before a message is received for it.
+
+    Raises:
+        ValueError: No body can become a *type_*.
+    """
+    try:
+        check(type_)
+    except TypeError as error:
+        raise ValueError(f"receive_body: type_ is a class, such as str, or another type of bodies: {error}") from error
+
+
+@overload
+def body_of(message: Message, type_: type[T]) -> T: ...
+@overload
+def body_of(message: Message, type_: object) -> Any: ...
+def body_of(message: Message, type_: Any) -> Any:
     """Return the body of *message*, which is a *type_*.
 
     Raises:

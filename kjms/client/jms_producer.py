@@ -284,8 +284,9 @@ class JMSProducer(ProducerSettings):
         Args:
             destination: Where to.
             value: A message; or the body of one: a str is sent in a TextMessage, bytes in a BytesMessage, a dict in a
-                MapMessage, None in a message without a body, anything else in an ObjectMessage; a dict that holds dicts
-                or lists, too.
+                MapMessage, None in a message without a body; a dataclass, a NamedTuple, and an object of attrs, msgspec
+                or pydantic as JSON in a TextMessage (`kjms.TextMessage.set_body`), unless a codec is registered for it;
+                anything else in an ObjectMessage; a dict that holds dicts or lists, too.
 
         Raises:
             InvalidDestinationException: *destination* is none, or Kafka has no such topic.

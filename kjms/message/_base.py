@@ -8,13 +8,14 @@ until they are read; then the message has its reader fill them.
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from kjms.destinations import Destination
 from kjms.errors import MessageFormatException, MessageNotWriteableException, shown
 from kjms.message._fields import FIELDS, SELECTED, checked_destination, checked_long, checked_text, correlation_bytes
 from kjms.message._property_names import DELIVERY_COUNT, check_name, good_names
 from kjms.message._reading import OWN_VALUE, UNREAD, Reader, Receipt
+from kjms.message._typed import body_as
 from kjms.message._values import Value, checked, read_as, typed
 from kjms.options import checked_delivery_mode
 
@@ -515,25 +516,31 @@ class Message:
         self._content = self._reader.read_body(self)  # type: ignore[union-attr]
         return self._content
 
-    def get_body(self, type_: type[T]) -> T | None:
-        """Return the body as an instance of *type_*; None where the message has none.
+    @overload
+    def get_body(self, type_: type[T]) -> T | None: ...
+    @overload
+    def get_body(self, type_: object) -> Any: ...
+    def get_body(self, type_: Any) -> Any:
+        """Return the body as a *type_*; None where the message has none.
 
         A TextMessage gives ``str``, a BytesMessage ``bytes``, a MapMessage a ``dict``, an ObjectMessage its object;
         ``object`` fits them all.
 
+        A dataclass, a TypedDict, a NamedTuple, a class of attrs, msgspec or pydantic, and what is made of them, such as
+        ``list[Order]`` or a union, is made of the JSON in a TextMessage or a BytesMessage, of the entries of a
+        MapMessage, and of a plain object; so are datetime, date, time, timedelta, Decimal, UUID and enums.
+
         Raises:
+            BodyConversionException: The body does not become a *type_*. It is a MessageFormatException.
             MessageFormatException: The body is of another type, or the message is a StreamMessage.
+            TypeError: *type_* is no type, or holds one that no body can become.
 
         Spec: JMS 2.0 §B.5.14.
         """
         body = self._python_body()
-        if body is None or (isinstance(body, type_) and not (type_ is int and isinstance(body, bool))):
-            return body
-        raise MessageFormatException(
-            f"the body of a {type(self).__name__} is a {type(body).__name__}, no {type_.__name__} (JMS 2.0 §B.5.14)"
-        )
+        return body if body is None or body.__class__ is type_ else body_as(type_, body, self)
 
-    def is_body_assignable_to(self, type_: type) -> bool:
+    def is_body_assignable_to(self, type_: object) -> bool:
         """Tell whether `get_body` with this type returns the body; a message without one fits any (§B.5.14)."""
         try:
             self.get_body(type_)

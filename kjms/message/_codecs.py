@@ -62,22 +62,30 @@ def unregister_codec(name: str) -> None:
     _codecs.pop(name, None)
 
 
+def codec_of(value: object) -> Codec | None:
+    """Return the codec that is registered for the nearest class of *value*; None: there is none."""
+    for base in type(value).__mro__:
+        for codec in _codecs.values():
+            if codec.python_type is base:
+                return codec
+    return None
+
+
 def to_wire(value: object) -> tuple[str, bytes]:
     """Return the name of the codec that carries *value*, and its bytes.
 
     Raises:
         MessageFormatException: There is no codec for it, or its codec fails.
     """
-    for base in type(value).__mro__:
-        for codec in _codecs.values():
-            if codec.python_type is base:
-                return codec.name, _encoded(codec, value)
+    codec = codec_of(value)
+    if codec is not None:
+        return codec.name, _encoded(codec, value)
     try:
         return PLAIN, write_plain(value)
     except TypeError as error:
         raise MessageFormatException(
             f"an ObjectMessage carries None, bool, int, float, str, bytes, list and dict with str keys; for {error}"
-            " register a codec (kjms.message.register_codec)"
+            " register a codec (kjms.message.register_codec), or send it as JSON (TextMessage.set_body)"
         ) from None
     except UnicodeEncodeError as error:
         raise MessageFormatException(

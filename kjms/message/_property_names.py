@@ -8,10 +8,12 @@ from kjms.errors import MessageFormatException, shown
 from kjms.identifiers import is_identifier
 from kjms.message._jmsx import JMSX
 
-__all__ = ["CLIENT_PROPERTIES", "DELIVERY_COUNT", "check_name", "good_names", "is_providers"]
+__all__ = ["CLIENT_PROPERTIES", "CONTENT_TYPE", "DELIVERY_COUNT", "check_name", "good_names", "is_providers"]
 
 DELIVERY_COUNT: Final = JMSX.DELIVERY_COUNT
 """What each delivery says of itself. No record has it: where one has a header of that name, it is no property."""
+CONTENT_TYPE: Final = "JMS_kjms_ContentType"
+"""The property with the content type of the body, as AMQP has it, such as ``application/json``."""
 CLIENT_PROPERTIES: Final = {JMSX.GROUP_ID: "string", JMSX.GROUP_SEQ: "int"}
 """The JMSX properties that applications may set, with their types (JMS 2.0 §3.5.9)."""
 

@@ -47,7 +47,7 @@ class StreamMessage(Message):
         self._taken = None
         return []
 
-    def get_body(self, type_: type[Any]) -> Any:
+    def get_body(self, type_: Any) -> Any:
         """Raise MessageFormatException: a stream has no one body (JMS 2.0 §9.4.8)."""
         raise MessageFormatException("get_body cannot be used on a StreamMessage (JMS 2.0 §9.4.8)")
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from kjms.errors import MessageFormatException
 from kjms.message._base import Message
+from kjms.message._property_names import CONTENT_TYPE
 from kjms.message._reading import UNREAD
+from kjms.message._typed import to_json
 
 __all__ = ["TextMessage"]
+
+JSON: Final = "application/json"
 
 
 class TextMessage(Message):
@@ -45,6 +51,27 @@ class TextMessage(Message):
     def text(self, text: str | None) -> None:
         self._check_body_writable()
         self._content = None if text is None else _checked(text)
+
+    def set_body(self, value: Any) -> None:
+        """Set the body to *value*, which `get_body` with its type returns.
+
+        Args:
+            value: A str is the text itself, and None is no text. Anything else becomes JSON, which the property
+                ``JMS_kjms_ContentType`` says: a dataclass, a NamedTuple, an object of attrs, msgspec or pydantic, a
+                dict or list of them. A datetime, date, time, timedelta, Decimal or UUID in it is a string, bytes are
+                one in base64, and an enum is its value.
+
+        Raises:
+            MessageFormatException: JSON cannot carry *value*.
+            MessageNotWriteableException: The message was received, and is read-only until `clear_body`.
+        """
+        self._check_body_writable()
+        if value is None or isinstance(value, str):
+            self.text = value
+            self._properties.pop(CONTENT_TYPE, None)
+            return
+        self._content = to_json(value)
+        self._properties[CONTENT_TYPE] = JSON
 
     def _python_body(self) -> str | None:
         return self.text

@@ -1,100 +1,71 @@
-"""Convert a message to what a listener's annotation asks for; pydantic checks all but the simplest types."""
+"""Convert a message to what a listener's annotation asks for."""
 
 from __future__ import annotations
 
-import json
+import contextlib
+import typing
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from kjms.client.jms_consumer import body_of
-from kjms.errors import MessageFormatException
+from kjms.errors import BodyConversionException
 from kjms.message import Message
+from kjms.message._typed import body_as, reader
 
-__all__ = ["Convert", "converter"]
+__all__ = ["Convert", "check_annotation", "converter"]
 
 Convert = Callable[[Message], Any]
-
-MOST_ERRORS: Final = 3  # of a body that does not fit, in one text
 
 
 def converter(annotation: Any, name: str) -> Convert:
     """Return what makes a message the value that *annotation* asks for.
 
     Args:
-        annotation: The type; `inspect.Parameter.empty` and `typing.Any` stand for the message as it is.
-        name: The listener's, for error texts.
+        annotation: The type; `typing.Any` stands for the message as it is.
+        name: The listener and its argument, for error texts.
 
     Raises:
-        TypeError: pydantic knows no such type.
+        TypeError: No body can become such a type.
+        NameError: The type names another one that is not defined yet.
         ModuleNotFoundError: The type needs pydantic, which is not installed.
     """
     if annotation is Any:
         return lambda message: message
-    if isinstance(annotation, type) and issubclass(annotation, Message):
-        return lambda message: _message_of(message, annotation)
-    if annotation in (str, bytes, object):
-        return lambda message: body_of(message, annotation)
-    if annotation is dict:
-        return _dict_of
-    return _checked_by_pydantic(annotation, name)
+    if isinstance(annotation, type):  # in Python 3.10, `list[int]` is one, and cannot be asked for its bases
+        if annotation in (str, bytes, object):
+            return lambda message: body_of(message, annotation)
+        if Message in getattr(annotation, "__mro__", ()):
+            return lambda message: _message_of(message, annotation)
+    try:
+        read = reader(annotation)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{name}: {error}", name=error.name) from error
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from error
+    return lambda message: body_as(annotation, body_of(message, object), message, read)
+
+
+def check_annotation(function: Callable[..., Any], argument: str, name: str) -> None:
+    """Raise what is wrong with the annotation of *argument*, which is what *function*, a listener, is called with.
+
+    What names a type that is not defined yet is left to the start, when all modules are there.
+
+    Raises:
+        TypeError: No body can become such a type.
+        ModuleNotFoundError: The type needs pydantic, which is not installed.
+    """
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        return
+    with contextlib.suppress(NameError):
+        converter(hints.get(argument, Any), f"{name}: argument {argument!r}")
 
 
 def _message_of(message: Message, kind: type[Message]) -> Message:
     if not isinstance(message, kind):
-        raise MessageFormatException(
-            f"message {message.jms_message_id} is a {type(message).__name__}, and the listener takes a {kind.__name__}"
+        raise BodyConversionException(
+            f"message {message.jms_message_id} is a {type(message).__name__}, and the listener takes a {kind.__name__}",
+            rule=f"Expected a {kind.__name__}",
         )
     return message
-
-
-def _dict_of(message: Message) -> dict[Any, Any]:
-    """Return the body of a MapMessage, the dict of an ObjectMessage, or the JSON object of a text or of bytes."""
-    body = body_of(message, object)
-    if isinstance(body, str | bytes):
-        try:
-            body = json.loads(body)
-        except ValueError as error:  # its text has the place, not the body; the exception itself has the body
-            text = f"message {message.jms_message_id}: the body is no JSON: {error}"
-            raise MessageFormatException(text) from None
-    if not isinstance(body, dict):
-        raise MessageFormatException(
-            f"message {message.jms_message_id}: the body is a {type(body).__name__}, and the listener takes a dict"
-        )
-    return body
-
-
-def _checked_by_pydantic(annotation: Any, name: str) -> Convert:
-    try:
-        import pydantic
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"{name}: pydantic converts message bodies to {_shown(annotation)}, and is not installed:"
-            " pip install 'kjms[worker]'",
-            name="pydantic",
-        ) from error
-    try:
-        adapter = pydantic.TypeAdapter(annotation)
-    except pydantic.errors.PydanticUserError as error:
-        lines = str(error).splitlines()
-        raise TypeError(f"{name}: no message body can become {_shown(annotation)}: {lines[0]}") from error
-
-    def convert(message: Message) -> Any:
-        body = body_of(message, object)
-        try:
-            if isinstance(body, str | bytes):
-                return adapter.validate_json(body)
-            return adapter.validate_python(body)
-        except pydantic.ValidationError as error:  # its own text shows the body
-            found = error.errors(include_url=False, include_context=False, include_input=False)
-            reasons = [": ".join(filter(None, (".".join(map(str, each["loc"])), each["msg"]))) for each in found]
-            more = f"; and {len(reasons) - MOST_ERRORS} more" if len(reasons) > MOST_ERRORS else ""
-            raise MessageFormatException(
-                f"message {message.jms_message_id}: the body is no {_shown(annotation)}:"
-                f" {'; '.join(reasons[:MOST_ERRORS])}{more}"
-            ) from None
-
-    return convert
-
-
-def _shown(annotation: Any) -> str:
-    return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)

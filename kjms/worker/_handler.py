@@ -45,7 +45,11 @@ def arguments_of(listener: Listener) -> tuple[Convert, bool]:
             raise TypeError(f"{listener.name}: the second argument gets the Context, and is annotated as {shown(kind)}")
         if (typing.get_origin(kind) or kind) is AsyncContext and not listener.is_async:
             raise TypeError(f"{listener.name} is a plain function: annotate its second argument as Context")
-    return _judging(converter(hints.get(first, Any), listener.name)), bool(rest)
+    try:
+        convert = converter(hints.get(first, Any), f"{listener.name}: argument {first!r}")
+    except NameError as error:
+        raise TypeError(f"{listener.name}: an annotation cannot be resolved: {error}") from error
+    return _judging(convert), bool(rest)
 
 
 def _judging(convert: Convert) -> Convert:
@@ -54,6 +58,8 @@ def _judging(convert: Convert) -> Convert:
     def converted(message: Message) -> Any:
         try:
             return convert(message)
+        except BodyConversionException:
+            raise
         except MessageFormatException as error:
             raise BodyConversionException(error.reason, error.error_code, error.linked_exception) from None
 

@@ -12,6 +12,7 @@ from kjms.destinations import Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import InvalidDestinationException, shown
 from kjms.options import ExceptionClass, RedeliveryPolicy, SessionMode, checked_mode
 from kjms.selector import parse_selector
+from kjms.worker._bodies import check_annotation
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
@@ -146,7 +147,8 @@ def listener(
         InvalidSelectorException: The selector's syntax is wrong.
         ValueError: *concurrency*, *session_mode*, *redelivery* or *subscription* is out of its range.
         TypeError: A setting is of another type. What is decorated is no function, is a generator, or takes other
-            arguments.
+            arguments; no body can become what the first one is annotated with.
+        ModuleNotFoundError: That needs pydantic, which is not installed.
 
     Spec: JMS 2.0 §4.5.2, §8.7 leave the pools of listeners to application servers.
     """
@@ -192,6 +194,7 @@ def check_arguments(made: Listener) -> None:
             f"{made.name}{inspect.signature(function)}: a listener takes one argument, the message or its body,"
             " and perhaps a second one, the Context"
         )
+    check_annotation(function, positional[0].name, made.name)
 
 
 def listeners_of(function: object) -> list[Listener]:

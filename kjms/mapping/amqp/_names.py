@@ -8,6 +8,7 @@ from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.errors import InvalidDestinationException
 from kjms.mapping.amqp.types import Symbol
 from kjms.mapping.temporary import place_of
+from kjms.message._property_names import CONTENT_TYPE
 
 __all__ = [
     "CONTENT_ENCODING",
@@ -49,7 +50,6 @@ FIRST_ACQUIRER: Final = "JMS_AMQP_FIRST_ACQUIRER"
 REPLY_TO_GROUP: Final = "JMS_AMQP_REPLY_TO_GROUP_ID"
 
 # Our own, for what JMS has no place for.
-CONTENT_TYPE: Final = "JMS_kjms_ContentType"
 CONTENT_ENCODING: Final = "JMS_kjms_ContentEncoding"
 REST: Final = "JMS_kjms_Amqp"
 """Base64 of the sections with what else is left: other annotations, property values of other types, the footer, and

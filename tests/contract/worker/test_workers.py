@@ -91,7 +91,7 @@ def receive(shop: JMSContext, queue: Queue, timeout: int = WAIT_MS) -> Message |
         (bytes, b"pen", b"pen"),
         (dict, {"item": "pen"}, {"item": "pen"}),
         (dict, '{"item": ["pen"]}', {"item": ["pen"]}),
-        (dict[str, int], '{"pens": "3"}', {"pens": 3}),
+        (dict[str, int], '{"pens": 3}', {"pens": 3}),
         (Order, '{"item": "pen", "count": 3}', Order("pen", 3)),
         (Order, b'{"item": "pen"}', Order("pen")),
         (Order, {"item": "pen", "count": 3}, Order("pen", 3)),
