@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
 
 from typing_extensions import assert_type
 
 from kjms import (
+    BodyConversionException,
     BytesMessage,
     CompletionListener,
     Connection,
@@ -23,6 +25,7 @@ from kjms import (
     MapMessage,
     Message,
     MessageConsumer,
+    MessageFormatException,
     MessageProducer,
     Queue,
     QueueConnectionFactory,
@@ -36,6 +39,8 @@ from kjms import (
     aio,
 )
 from kjms.naming import Context, ContextFactory, ContextKey
+from kjms.worker import AsyncContext, listener
+from kjms.worker import Context as WorkerContext
 
 
 def classic(factory: ConnectionFactory) -> str | None:
@@ -100,6 +105,49 @@ def simplified(context: JMSContext, destination: Queue) -> None:
     context.create_consumer("orders")  # type: ignore[arg-type]
 
 
+@dataclass
+class Order:
+    item: str
+    count: int = 1
+
+
+class OrderDict(TypedDict):
+    item: str
+
+
+def typed_bodies(context: JMSContext, destination: Queue, message: Message) -> None:
+    context.create_producer().send(destination, Order("pen")).send(destination, OrderDict(item="pen"))
+    consumer = context.create_consumer(destination)
+    assert_type(consumer.receive_body(Order, 100), Order | None)
+    assert_type(consumer.receive_body_no_wait(list[Order]), list[Order] | None)
+    assert_type(consumer.receive_body(OrderDict), OrderDict | None)
+    assert_type(message.get_body(Order), Order | None)
+    assert_type(message.get_body(dict[str, Order]), dict[str, Order] | None)
+    event: Order | datetime | None = consumer.receive_body(Order | datetime)
+    print(event)
+    text = context.create_text_message()
+    text.set_body([Order("pen")])
+    if message.is_body_assignable_to(Order):
+        order: Order = message.get_body(Order)  # type: ignore[assignment]
+        order.count += "1"  # type: ignore[operator]
+
+
+def failed(error: BodyConversionException) -> MessageFormatException:
+    assert_type(error.path, str)
+    return error
+
+
+@listener(Queue("orders"))
+def pack(order: Order, context: WorkerContext) -> None:
+    context.send(Queue("packed"), order)
+
+
+@listener(Queue("orders"))
+async def pack_later(order: Order, context: AsyncContext) -> None:
+    await context.send(Queue("packed"), order)
+    context.send(Queue("packed"), order)  # type: ignore[unused-coroutine]
+
+
 async def asynchronous() -> None:
     async with aio.ConnectionFactory("localhost:9092", client_id="billing").create_context() as context:
         assert_type(context, aio.JMSContext)
@@ -108,6 +156,8 @@ async def asynchronous() -> None:
         consumer = await context.create_consumer(Queue("orders"))
         assert_type(consumer, aio.JMSConsumer)
         assert_type(await consumer.receive_body(bytes), bytes | None)
+        assert_type(await consumer.receive_body(Order, 100), Order | None)
+        assert_type(await consumer.receive_body_no_wait(list[Order]), list[Order] | None)
         async for message in consumer:
             assert_type(message, Message)
             await context.acknowledge(message)

@@ -23,7 +23,7 @@ def blocks(page: str, language: str = "python") -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / f"{page}.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["settlement", "subscriptions"])
+@pytest.mark.parametrize("page", ["settlement", "subscriptions", "typed-bodies"])
 def test_the_first_program_prints_the_text_below_it(kjms_broker: Any, page: str) -> None:
     """The first program on the page prints the first text."""
     run = subprocess.run(

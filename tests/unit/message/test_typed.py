@@ -347,7 +347,8 @@ SECRET = "topsecret"  # what a body holds, and no error may show
     ),
     st.sampled_from(
         [Line, OrderStruct, OrderModel, OrderPydantic, Everything, dict[str, int], dict[int, Line], Created | Cancelled,
-         CreatedStruct | CancelledStruct, Annotated[CreatedModel | CancelledModel, pydantic.Field(discriminator="kind")]]
+         CreatedStruct | CancelledStruct,
+         Annotated[CreatedModel | CancelledModel, pydantic.Field(discriminator="kind")]]
     ),
 )  # fmt: skip
 def test_no_error_shows_the_body(value: Any, type_: Any) -> None:
