@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from kjms.client.jms_consumer import JMSConsumer
     from kjms.client.jms_producer import JMSProducer
     from kjms.client.producer import MessageProducer
-    from kjms.client.requestor import QueueRequestor, TopicRequestor
+    from kjms.client.requestor import QueueRequestor, Requestor, TopicRequestor
     from kjms.client.session import Session
     from kjms.client.topic_subscriber import TopicSubscriber
     from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
@@ -98,6 +98,7 @@ _MODULES = {
     "QueueSession": "kjms.client.domains",
     "RedeliveryPolicy": "kjms.options",
     "Reject": "kjms.verdicts",
+    "Requestor": "kjms.client.requestor",
     "Retry": "kjms.verdicts",
     "Session": "kjms.client.session",
     "SessionMode": "kjms.options",
@@ -158,6 +159,7 @@ __all__ = [
     "QueueSession",
     "RedeliveryPolicy",
     "Reject",
+    "Requestor",
     "ResourceAllocationException",
     "ResourceAllocationRuntimeException",
     "Retry",

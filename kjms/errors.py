@@ -40,6 +40,7 @@ __all__ = [
     "MessageFormatException",
     "MessageNotReadableException",
     "MessageNotWriteableException",
+    "ReplyException",
     "ResourceAllocationException",
     "TransactionInProgressException",
     "TransactionRefusedException",
@@ -199,6 +200,28 @@ class MessageNotReadableException(JMSException, RuntimeError):
 
 class MessageNotWriteableException(JMSException, RuntimeError):
     """A read-only message was written to (JMS 2.0 §7.3)."""
+
+
+class ReplyException(JMSException):
+    """The reply to a request says that the service raised an exception; raised by what sent the request.
+
+    Args:
+        reason: What the service says.
+        error_code: The class of its exception, by its dotted name.
+        linked_exception: None.
+        reply: The reply, a `kjms.Message`.
+    """
+
+    def __init__(
+        self,
+        reason: str = "",
+        error_code: str | None = None,
+        linked_exception: BaseException | None = None,
+        *,
+        reply: object = None,
+    ) -> None:
+        super().__init__(reason, error_code, linked_exception)
+        self.reply = reply
 
 
 class ResourceAllocationException(JMSException, RuntimeError):

@@ -7,14 +7,17 @@ import contextlib
 import itertools
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from kjms.aio._requests import Requests
 from kjms.aio._session import LoopSession
 from kjms.aio._simple import JMSConsumer, JMSProducer, QueueBrowser
 from kjms.client import context as _context
 from kjms.client.connection import Connection
 from kjms.client.connection_factory import FactorySettings
+from kjms.client.consumer import seconds_of
 from kjms.client.creating import Creating
 from kjms.client.dead_letters import with_handled_exception
 from kjms.client.exception_listener import ExceptionListener, listener_methods
@@ -83,6 +86,7 @@ class JMSContext(Creating):
         self._context: _context.JMSContext | None = None
         self._opening = asyncio.Lock()
         self._is_closed = False
+        self._requests: Requests | None = None
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "not open yet" if self._context is None else repr(self._context)
@@ -155,8 +159,14 @@ class JMSContext(Creating):
         if context is None or threads is None or context._connection._ownership.is_inherited:
             return
 
+        requests, self._requests = self._requests, None
+        if requests is not None:
+            requests.end()
+
         def close() -> None:
             try:
+                if requests is not None:
+                    requests.close()
                 context.__exit__(None, error, None)
             finally:
                 if context._connection._is_closed:
@@ -266,6 +276,45 @@ class JMSContext(Creating):
     def create_producer(self) -> JMSProducer:
         """Return a producer, whose sends name their destinations (JMS 2.0 §11.2.4)."""
         return JMSProducer(self._session("create_producer"))
+
+    async def request(self, destination: Destination, value: Any, *, timeout: int | timedelta | None = None) -> Message:
+        """Send *value* to *destination* and return the reply to it. Any number of tasks may do so at once.
+
+        The request has a JMSCorrelationID of its own, and in JMSReplyTo a temporary queue that all requests of this
+        context share. It is sent at once, also in a transacted context, and belongs to no transaction. A reply names
+        its request by the request's JMSCorrelationID or JMSMessageID; one that comes too late is dropped and counted.
+
+        Args:
+            destination: Where to.
+            value: A message, whose JMSCorrelationID and JMSReplyTo are set; or the body of one, as for
+                `JMSProducer.send`.
+            timeout: How long the call may take, in milliseconds; None or 0: without limit.
+
+        Raises:
+            TimeoutError: No reply came in that time.
+            ReplyException: The reply says that the service raised an exception.
+            InvalidDestinationException: *destination* is none, or Kafka has no such topic.
+            MessageFormatException: No message can carry *value*.
+            IllegalStateException: The context is closed, or was closed meanwhile.
+            JMSException: Kafka did not confirm the request within the send timeout.
+            ValueError: *timeout* is negative.
+
+        Spec: JMS 2.0 §3.4.5, §3.4.6; §5.10 has requestors for one request at a time.
+        """
+        seconds = seconds_of(timeout)
+        if self._requests is None:
+            own = self.create_context()
+            own.auto_start = self.auto_start
+            self._requests = Requests(own)
+        try:
+            return await asyncio.wait_for(self._requests.request(destination, value), seconds)
+        except asyncio.TimeoutError:  # which is not Python's own in 3.10
+            raise TimeoutError(f"request: no reply of {destination} within {seconds or 0:g} s") from None
+
+    @property
+    def late_replies(self) -> int:
+        """How many replies were dropped, because the request that they name did not wait any more."""
+        return 0 if self._requests is None else self._requests.pending.late
 
     def create_consumer(
         self,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Redelivery",
+    "exception_name",
     "handled_exception",
     "is_rejected",
     "retried_message",

@@ -295,6 +295,10 @@ class ObservedTransacted(_ObservedClient, Transacted):
         """Note a message that the transaction sends."""
         self._begun.append(begun)
 
+    def forget_sent(self) -> None:
+        super().forget_sent()
+        self._begun = []
+
     def take_received(self) -> list[Delivery]:
         self._commit_begin = time.perf_counter()
         return super().take_received()

@@ -16,6 +16,7 @@ from kjms.errors import IllegalStateException, JMSException
 from kjms.options import SessionMode
 from kjms.worker._context import AsyncContext
 from kjms.worker._opening import open_consumer
+from kjms.worker._replies import answers, with_exception
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kjms.message import Message
     from kjms.worker._handler import AsyncCall
     from kjms.worker._listener import Listener
+    from kjms.worker._replies import DroppedReplies
 
 __all__ = ["AsyncSession"]
 
@@ -41,16 +43,24 @@ class AsyncSession:
         call: Calls its function.
         state: For the listener's contexts.
         stopping: For the listener's contexts; `stop` is called after it is set.
+        dropped: Counts replies whose asker has gone.
     """
 
     def __init__(
-        self, context: JMSContext, listener: Listener, call: AsyncCall, state: Any, stopping: threading.Event
+        self,
+        context: JMSContext,
+        listener: Listener,
+        call: AsyncCall,
+        state: Any,
+        stopping: threading.Event,
+        dropped: DroppedReplies,
     ) -> None:
         self._context = context
         self._listener = listener
         self._call = call
         self._state = state
         self._stopping = stopping
+        self._dropped = dropped
         self._is_waiting = False  # for a message: the task can be cancelled
         self._has_message = False  # that is neither done nor given back
         self._is_interrupted = False
@@ -125,9 +135,12 @@ class AsyncSession:
     async def _deliver(self, consumer: JMSConsumer, message: Message) -> None:
         number, count = message.jms_message_id, message.get_int_property("JMSXDeliveryCount")
         self._has_message = True
+        context = AsyncContext(message, self._listener, self._state, self._stopping, self._context, self._dropped)
         try:
             with self._processing(message):
-                await self._call(AsyncContext(message, self._listener, self._state, self._stopping, self._context))
+                result = await self._call(context)
+                if result is not None:
+                    await context.reply(result)
         except BaseException as error:  # SystemExit, too, would end the loop, and all messages that are under way
             if not self._is_current():  # the loop has ended, and closes this coroutine, which can wait for nothing
                 with contextlib.suppress(IllegalStateException):  # the session is closed, and has given it back
@@ -135,6 +148,8 @@ class AsyncSession:
                 raise
             if self._is_interrupted:
                 await self._give_back_uncounted()
+                return
+            if answers(self._listener, message, error) and await self._has_answered(context, error):
                 return
             if says_all(error):
                 raised = f"{self._listener.name} raised {type(error).__name__}"
@@ -149,6 +164,20 @@ class AsyncSession:
                 await self._settled(self._context.commit())
             else:
                 self._has_message = False  # it is acknowledged before the next one, or when the context closes
+
+    async def _has_answered(self, context: AsyncContext[Any], error: BaseException) -> bool:
+        """Reply with what the function raised, settle its message, and return whether that came through."""
+        _log.warning("%s raised, and replies with that: %r", self._listener.name, error, exc_info=error)
+
+        async def answer() -> None:
+            transaction = self._context._session("reply")._transaction
+            if transaction is not None:
+                transaction.forget_sent()
+            await context.reply(with_exception(error))
+            await context.acknowledge()
+
+        await self._settled(answer())
+        return not self._has_message
 
     def _is_current(self) -> bool:
         """Return whether the event loop runs this session's task at the moment."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from kjms.aio import JMSProducer as AsyncProducer
 from kjms.client.jms_producer import JMSProducer, ProducerSettings
+from kjms.errors import InvalidDestinationException
+from kjms.worker._replies import DroppedReplies, reply_to
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -34,7 +36,10 @@ Value = bool | int | float | str | None
 class _BaseContext(Generic[S]):
     """What both kinds of contexts have."""
 
-    def __init__(self, message: Message, listener: Listener, state: S, stopping: threading.Event) -> None:
+    def __init__(
+        self, message: Message, listener: Listener, state: S, stopping: threading.Event, dropped: DroppedReplies | None
+    ) -> None:
+        self._dropped = DroppedReplies() if dropped is None else dropped
         self.message = message
         self.listener = listener
         self.state = state
@@ -62,9 +67,15 @@ class Context(_BaseContext[S]):
     """
 
     def __init__(
-        self, message: Message, listener: Listener, state: S, stopping: threading.Event, session: Session
+        self,
+        message: Message,
+        listener: Listener,
+        state: S,
+        stopping: threading.Event,
+        session: Session,
+        dropped: DroppedReplies | None = None,
     ) -> None:
-        super().__init__(message, listener, state, stopping)
+        super().__init__(message, listener, state, stopping, dropped)
         self.session = session
 
     def send(
@@ -100,6 +111,42 @@ class Context(_BaseContext[S]):
         set_options(producer, delivery_mode, priority, time_to_live, delivery_delay, properties)
         producer.send(destination, value)
 
+    def reply(
+        self,
+        value: Any,
+        *,
+        delivery_mode: DeliveryMode | int | None = None,
+        priority: int | None = None,
+        time_to_live: int | timedelta | None = None,
+        delivery_delay: int | timedelta | None = None,
+        properties: Mapping[str, Value] | None = None,
+    ) -> bool:
+        """Send *value* to the message's JMSReplyTo, as `send` does, with the message's correlation id.
+
+        That is its JMSCorrelationID, or without one its JMSMessageID. The value that the function returns is sent in
+        the same way; a function that replies here returns None.
+
+        Returns:
+            Whether it was sent: the message may ask for no reply, and the temporary destination of an asker that has
+            gone takes none. The latter is logged and counted (`Running.dropped_replies`), and is no failure.
+
+        Raises:
+            InvalidDestinationException: JMSReplyTo is no temporary destination, and Kafka has no such topic.
+            MessageFormatException: No message can carry *value*.
+            JMSException: Kafka did not confirm it within the send timeout.
+        """
+        found = reply_to(self.message, value)
+        if found is None:
+            return False
+        producer = JMSProducer(self.session._sender)
+        set_options(producer, delivery_mode, priority, time_to_live, delivery_delay, properties)
+        try:
+            producer.send(*found)
+        except InvalidDestinationException as failure:
+            self._dropped.add(self.listener, self.message, failure)
+            return False
+        return True
+
     def acknowledge(self) -> None:
         """Acknowledge the message now: it is done, whatever the function does afterwards, and if it raises, too.
 
@@ -124,9 +171,15 @@ class AsyncContext(_BaseContext[S]):
     """
 
     def __init__(
-        self, message: Message, listener: Listener, state: S, stopping: threading.Event, session: JMSContext
+        self,
+        message: Message,
+        listener: Listener,
+        state: S,
+        stopping: threading.Event,
+        session: JMSContext,
+        dropped: DroppedReplies | None = None,
     ) -> None:
-        super().__init__(message, listener, state, stopping)
+        super().__init__(message, listener, state, stopping, dropped)
         self.session = session
 
     async def send(
@@ -147,6 +200,29 @@ class AsyncContext(_BaseContext[S]):
         producer: AsyncProducer = self.session.create_producer()
         set_options(producer, delivery_mode, priority, time_to_live, delivery_delay, properties)
         await producer.send(destination, value)
+
+    async def reply(
+        self,
+        value: Any,
+        *,
+        delivery_mode: DeliveryMode | int | None = None,
+        priority: int | None = None,
+        time_to_live: int | timedelta | None = None,
+        delivery_delay: int | timedelta | None = None,
+        properties: Mapping[str, Value] | None = None,
+    ) -> bool:
+        """Send *value* to the message's JMSReplyTo, with its correlation id; see `Context.reply`."""
+        found = reply_to(self.message, value)
+        if found is None:
+            return False
+        producer: AsyncProducer = self.session.create_producer()
+        set_options(producer, delivery_mode, priority, time_to_live, delivery_delay, properties)
+        try:
+            await producer.send(*found)
+        except InvalidDestinationException as failure:
+            self._dropped.add(self.listener, self.message, failure)
+            return False
+        return True
 
     async def acknowledge(self) -> None:
         """Acknowledge the message now, whatever the function does afterwards; see `Context.acknowledge`."""

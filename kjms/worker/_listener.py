@@ -40,6 +40,7 @@ class Listener:
         durable: Whether the shared subscription keeps messages while no worker runs.
         dead_letter_on: After which exceptions a message is a dead letter at once; None: as the policy says.
         retry_on: After which alone it is not; None: as the policy says.
+        error_replies: Whether what the function raises is the reply to a message that asks for one.
     """
 
     function: Callable[..., Any]
@@ -52,6 +53,7 @@ class Listener:
     durable: bool = True
     dead_letter_on: tuple[ExceptionClass, ...] | None = None
     retry_on: tuple[ExceptionClass, ...] | None = None
+    error_replies: bool = False
 
     def __post_init__(self) -> None:
         name = self.name
@@ -118,13 +120,15 @@ def listener(
     durable: bool = True,
     dead_letter_on: Iterable[ExceptionClass] | None = None,
     retry_on: Iterable[ExceptionClass] | None = None,
+    error_replies: bool = False,
 ) -> Callable[[F], F]:
     """Return a decorator that makes a function the listener of *destination*; the function stays as it is.
 
     The function has one argument: the message, or its body, converted by the argument's annotation. A second one gets
     the `Context`. If it raises, the message is delivered again, as the redelivery policy says; if it raises
     `kjms.Retry` or `kjms.Reject`, as that says. A plain function runs in a thread of its session, an async one in the
-    event loop of the process.
+    event loop of the process. What it returns, unless that is None, is the reply: it goes to the message's JMSReplyTo,
+    in the same transaction, where there are both.
 
     Args:
         destination: The queue or topic.
@@ -141,6 +145,9 @@ def listener(
         dead_letter_on: Exceptions after which a message of the destination is a dead letter at once; it takes the place
             of the policy's `kjms.RedeliveryPolicy.dead_letter_on`. None: the policy says.
         retry_on: Exceptions after which alone it is not, likewise.
+        error_replies: Whether an exception of the function, other than `kjms.Retry`, is the reply to a message that has
+            a JMSReplyTo: its class and its text are sent there, what a transacted session sent is rolled back, and the
+            message is done.
 
     Raises:
         InvalidDestinationException: *destination* is no queue or topic, or a temporary one.
@@ -173,6 +180,7 @@ def listener(
             durable,
             cast("tuple[ExceptionClass, ...] | None", dead_letter_on),  # checked, and made one, by the class
             cast("tuple[ExceptionClass, ...] | None", retry_on),
+            error_replies,
         )
         check_arguments(noted)
         setattr(function, ATTRIBUTE, [*getattr(function, ATTRIBUTE, ()), noted])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,19 @@ from kjms.client.session import Session
 from kjms.options import SessionMode
 from kjms.worker._context import Context
 from kjms.worker._opening import open_consumer
+from kjms.worker._replies import answers, with_exception
 
 if TYPE_CHECKING:
     from kjms.client.connection import Connection
     from kjms.message import Message
     from kjms.worker._handler import PlainCall
     from kjms.worker._listener import Listener
+    from kjms.worker._replies import DroppedReplies
 
 __all__ = ["PlainSession"]
+
+
+_log = logging.getLogger("kjms.worker")
 
 
 class Phase(enum.Enum):
@@ -38,18 +44,26 @@ class PlainSession:
         call: Calls its function.
         state: For the contexts.
         stopping: For the contexts.
+        dropped: Counts replies whose asker has gone.
 
     Raises:
         JMSException: The consumer cannot be opened.
     """
 
     def __init__(
-        self, connection: Connection, listener: Listener, call: PlainCall, state: Any, stopping: threading.Event
+        self,
+        connection: Connection,
+        listener: Listener,
+        call: PlainCall,
+        state: Any,
+        stopping: threading.Event,
+        dropped: DroppedReplies,
     ) -> None:
         self._listener = listener
         self._call = call
         self._state = state
         self._stopping = stopping
+        self._dropped = dropped
         self._phase = Phase.IDLE
         self._lock = threading.Lock()  # for the phase
         self._session: Session = connection.create_session(listener.session_mode)
@@ -79,21 +93,35 @@ class PlainSession:
     def _on_message(self, message: Message) -> None:
         mode = self._listener.session_mode
         self._phase = Phase.CALLING
+        context = Context(message, self._listener, self._state, self._stopping, self._session, self._dropped)
         try:
-            self._call(Context(message, self._listener, self._state, self._stopping, self._session))
-        except BaseException:
+            result = self._call(context)
+            if result is not None:
+                context.reply(result)
+        except BaseException as error:
             self._end_call()
-            if mode == SessionMode.SESSION_TRANSACTED:
+            if answers(self._listener, message, error):
+                self._answer(context, error)
+            elif mode == SessionMode.SESSION_TRANSACTED:
                 self._session.rollback()
             elif mode in {SessionMode.CLIENT_ACKNOWLEDGE, SessionMode.INDIVIDUAL_ACKNOWLEDGE}:
                 self._session.recover()
-            raise  # the session logs it, and with the other modes gives the message back
+            if not answers(self._listener, message, error):
+                raise  # the session logs it, and with the other modes gives the message back
         else:
             self._end_call()
             if mode == SessionMode.SESSION_TRANSACTED:
                 self._session.commit()
         finally:
             self._phase = Phase.IDLE
+
+    def _answer(self, context: Context[Any], error: BaseException) -> None:
+        """Reply with what the function raised, and settle its message."""
+        _log.warning("%s raised, and replies with that: %r", self._listener.name, error, exc_info=error)
+        if self._session._transaction is not None:
+            self._session._transaction.forget_sent()
+        context.reply(with_exception(error))
+        context.acknowledge()
 
     def _end_call(self) -> None:
         with self._lock:

@@ -19,6 +19,7 @@ from kjms.errors import IllegalStateException, JMSException
 from kjms.options import SessionMode
 from kjms.worker._async import AsyncSession
 from kjms.worker._plain import PlainSession
+from kjms.worker._replies import DroppedReplies
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -84,6 +85,7 @@ class Running:
         self._connect: Callable[[], Connection] = lambda: Connection(options, user, password)
         self._grace = grace
         self._stopping = threading.Event()
+        self._dropped = DroppedReplies()
         self._hurried = asyncio.Event()
         self._stack = contextlib.AsyncExitStack()
         self._connection: Connection | None = None
@@ -101,6 +103,11 @@ class Running:
     def is_stopping(self) -> bool:
         """Whether the listeners are being ended, or have ended."""
         return self._stopping.is_set()
+
+    @property
+    def dropped_replies(self) -> int:
+        """How many replies were dropped, because the temporary destination of the asker had gone."""
+        return self._dropped.count
 
     # In the event loop of the caller.
 
@@ -146,7 +153,7 @@ class Running:
             for listener, call in parts.asynchronous:
                 for _ in range(listener.concurrency):
                     context = root.create_context(listener.session_mode)
-                    session = AsyncSession(context, listener, call, self.state, self._stopping)
+                    session = AsyncSession(context, listener, call, self.state, self._stopping, self._dropped)
                     stack.push_async_callback(_quietly, session.close)
                     self._async.append(session)
             for each in self._async:
@@ -157,7 +164,7 @@ class Running:
         connection.exception_listener = self._failures
         for listener, call in self._parts.plain:
             for _ in range(listener.concurrency):
-                self._plain.append(PlainSession(connection, listener, call, self.state, self._stopping))
+                self._plain.append(PlainSession(connection, listener, call, self.state, self._stopping, self._dropped))
         connection.start()
 
     async def stop(self) -> None:

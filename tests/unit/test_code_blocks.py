@@ -111,6 +111,7 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ("docs/periodic-messages.md", "sh"): [(1, PARSED)],
     ("docs/request-reply.md", "python"): [
         (1, "tests/integration/cli/test_cli_demo_and_documents.py::test_a_page_shows_its_example"),
+        (1, "tests/integration/guides/test_pages.py::test_a_program_prints_the_text_below_it"),
         (1, "tests/integration/guides/test_pages.py::test_a_selector_finds_the_reply"),
         (1, "tests/integration/temporary/test_documents.py::test_a_plain_kafka_program_answers"),
     ],
@@ -123,9 +124,10 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
         (1, "tests/integration/settlement/test_events.py::test_each_redelivery_and_dead_letter_is_written_down")
     ],
     ("docs/settlement.md", "python"): [
-        (1, "tests/integration/guides/test_pages.py::test_the_first_program_prints_the_text_below_it"),
+        (1, "tests/integration/guides/test_pages.py::test_a_program_prints_the_text_below_it"),
         (1, "tests/integration/guides/test_pages.py::test_a_loop_redelivers_a_message_whose_processing_raises"),
         (1, "tests/integration/guides/test_pages.py::test_the_redelivery_policy_has_the_defaults_on_the_page"),
+        (1, "tests/integration/guides/test_pages.py::test_a_program_prints_the_text_below_it"),
     ],
     ("docs/simplified-api.md", "python"): [
         (1, "tests/integration/context/test_documents.py::test_the_page_prints_what_it_says")
@@ -145,7 +147,7 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ("docs/spark-route.md", "python"): [(1, "tests/spark/test_spark_docs.py::test_the_examples_run")],
     ("docs/spark-archive.md", "sql"): [(1, "tests/spark/test_spark_pipelines.py::test_a_table_is_an_archive")],
     ("docs/subscriptions.md", "python"): [
-        (1, "tests/integration/guides/test_pages.py::test_the_first_program_prints_the_text_below_it")
+        (1, "tests/integration/guides/test_pages.py::test_a_program_prints_the_text_below_it")
     ],
     ("docs/monitoring.md", "python"): [
         (2, "tests/unit/test_monitoring.py::test_the_programs_of_the_page_work"),
@@ -185,6 +187,7 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ],
     ("docs/workers.md", "python"): [
         (1, "tests/integration/guides/test_workers.py::test_a_worker_ends_in_order_at_sigterm"),
+        (1, "tests/integration/guides/test_workers.py::test_a_function_rejects_and_retries"),
         (1, "tests/integration/guides/test_workers.py::test_a_program_of_its_own_ends_in_order"),
         (2, "tests/integration/guides/test_workers.py::test_workers_of_gunicorn_send"),
         (1, "tests/integration/guides/test_workers.py::test_an_application_of_uvicorn_sends_and_packs"),

@@ -592,6 +592,190 @@ def test_a_listener_names_exceptions_of_its_own(factory: ConnectionFactory, shop
     assert letter.properties["JMS_kjms_Cause"] == "delivered 1 time; the listener raised KeyError, which is not retried"
 
 
+# Replies.
+
+
+def asked(
+    shop: JMSContext, queue: Queue, replies: Queue | None, body: str, correlation_id: str | None = None
+) -> Message:
+    """Send a request, and return it."""
+    request = TextMessage(body)
+    request.jms_reply_to = replies
+    request.jms_correlation_id = correlation_id
+    shop.create_producer().send(queue, request)
+    return request
+
+
+@pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.SESSION_TRANSACTED])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_a_function_returns_is_the_reply(
+    factory: ConnectionFactory, shop: JMSContext, queue: Queue, packed: Queue, mode: int, *, is_async: bool
+) -> None:
+    """It names its request; in a transaction it is sent with the commit, and only once; None is no reply."""
+    deliveries: list[str] = []
+
+    def work(body: str) -> str | None:
+        deliveries.append(body)
+        return None if body == "nothing" else body.upper()
+
+    def failing(context: Context, call_next: Callable[[], object]) -> object:
+        result = call_next()
+        if text(context.message) == "twice" and deliveries.count("twice") == 1:
+            context.reply("too early")
+            raise ValueError
+        return result
+
+    async def failing_too(context: AsyncContext, call_next: Callable[[], Awaitable[object]]) -> object:
+        result = await call_next()
+        if text(context.message) == "twice" and deliveries.count("twice") == 1:
+            await context.reply("too early")
+            raise ValueError
+        return result
+
+    @listener(queue, session_mode=mode)
+    def answer(body: str) -> str | None:
+        return work(body)
+
+    @listener(queue, session_mode=mode)
+    async def answer_too(body: str) -> str | None:
+        return work(body)
+
+    chosen: Any = [answer_too], [failing_too]
+    if not is_async:
+        chosen = [answer], [failing]
+    own = asked(shop, queue, packed, "pen", "mine")
+    other = asked(shop, queue, packed, "ink")
+    asked(shop, queue, None, "unasked")
+    asked(shop, queue, packed, "nothing")
+    twice = asked(shop, queue, packed, "twice")
+    with Application(factory, *chosen).running() as running, shop.create_consumer(packed) as consumer:
+        got = [(text(each), each.jms_correlation_id) for each in drain(consumer._consumer, count=3)]
+    early = [] if mode == Session.SESSION_TRANSACTED else [("too early", twice.jms_message_id)]
+    assert sorted(got, key=str) == sorted(
+        [("PEN", "mine"), ("INK", other.jms_message_id), ("TWICE", twice.jms_message_id), *early], key=str
+    )
+    assert own.jms_correlation_id == "mine"
+    assert running.dropped_replies == 0
+    assert receive(shop, queue, SOON_MS) is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_reply_whose_asker_has_gone_is_dropped_and_counted(
+    factory: ConnectionFactory,
+    shop: JMSContext,
+    queue: Queue,
+    packed: Queue,
+    mode: int,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    is_async: bool,
+) -> None:
+    """The message is done: it does not come again, and is no dead letter; what else was sent is sent."""
+    sent: list[bool] = []
+    caplog.set_level("INFO", "kjms.worker")
+
+    @listener(queue, session_mode=mode)
+    def answer(message: Message, context: Context) -> str:
+        context.send(packed, "done")
+        sent.append(context.reply("by hand"))
+        message.acknowledge()
+        return "returned"
+
+    @listener(queue, session_mode=mode)
+    async def answer_too(message: Message, context: AsyncContext) -> str:
+        await context.send(packed, "done")
+        sent.append(await context.reply("by hand"))
+        await context.session.acknowledge(message)
+        return "returned"
+
+    replies = shop.create_temporary_queue()
+    asked(shop, queue, replies, "pen")
+    replies.delete()
+    with Application(factory, [answer_too if is_async else answer]).running() as running:
+        assert text(receive(shop, packed)) == "done"
+        wait_for(lambda: running.dropped_replies == 2)
+    assert sent == [False]
+    assert "the reply to message" in caplog.text
+    assert receive(shop, queue, SOON_MS) is None
+    assert receive(shop, dead_letter_queue(queue), SOON_MS) is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_exception_is_the_reply_where_it_is_to_be(
+    factory: ConnectionFactory, shop: JMSContext, queue: Queue, packed: Queue, mode: int, *, is_async: bool
+) -> None:
+    """Its class and text; what was sent in the transaction is not, and the message is done. Retry retries."""
+    got: list[tuple[str, bool, int]] = []
+
+    def work(message: Message) -> None:
+        got.append(seen(message))
+        if got[-1] == ("slow", False, 1):
+            raise Retry(after=0)
+        raise LookupError(f"no {text(message)}")
+
+    @listener(queue, session_mode=mode, error_replies=True)
+    def answer(message: Message, context: Context) -> None:
+        if mode == Session.SESSION_TRANSACTED:
+            context.send(packed, "never sent")
+        work(message)
+
+    @listener(queue, session_mode=mode, error_replies=True)
+    async def answer_too(message: Message, context: AsyncContext) -> None:
+        if mode == Session.SESSION_TRANSACTED:
+            await context.send(packed, "never sent")
+        work(message)
+
+    asked(shop, queue, packed, "pen")
+    asked(shop, queue, packed, "slow")
+    with Application(factory, [answer_too if is_async else answer]).running(), shop.create_consumer(packed) as consumer:
+        found = drain(consumer._consumer, count=2)
+    assert sorted(texts_of(found)) == ["no pen", "no slow"]
+    assert {each.properties["JMS_kjms_Exception"] for each in found} == {"LookupError"}
+    assert sorted(got) == [("pen", False, 1), ("slow", False, 1), ("slow", True, 2)]
+    assert receive(shop, queue, SOON_MS) is None
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_exception_is_no_reply_where_none_is_asked_for(
+    factory: ConnectionFactory, shop: JMSContext, queue: Queue, *, is_async: bool
+) -> None:
+    """A message without JMSReplyTo fails as ever, whatever the option says."""
+
+    @listener(queue, error_replies=True, redelivery=TWICE)
+    def answer(body: str) -> None:
+        raise LookupError(body)
+
+    @listener(queue, error_replies=True, redelivery=TWICE)
+    async def answer_too(body: str) -> None:
+        raise LookupError(body)
+
+    asked(shop, queue, None, "pen")
+    with Application(factory, [answer_too if is_async else answer]).running():
+        letter = receive(shop, dead_letter_queue(queue))
+    assert letter is not None
+    assert letter.properties["JMS_kjms_Deliveries"] == 2
+
+
+def test_an_id_that_is_bytes_comes_back_as_it_was(
+    factory: ConnectionFactory, shop: JMSContext, queue: Queue, packed: Queue
+) -> None:
+    """A correlation id of another program may be no text."""
+
+    @listener(queue)
+    def answer(body: str) -> str:
+        return body
+
+    request = TextMessage("pen")
+    request.jms_reply_to, request.jms_correlation_id_as_bytes = packed, b"\xff\x00"
+    shop.create_producer().send(queue, request)
+    with Application(factory, [answer]).running():
+        reply = receive(shop, packed)
+    assert reply is not None
+    assert reply.jms_correlation_id_as_bytes == b"\xff\x00"
+
+
 # Middleware and state.
 
 

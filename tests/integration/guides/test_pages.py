@@ -23,18 +23,25 @@ def blocks(page: str, language: str = "python") -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / f"{page}.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["settlement", "subscriptions", "typed-bodies"])
-def test_the_first_program_prints_the_text_below_it(kjms_broker: Any, page: str) -> None:
-    """The first program on the page prints the first text."""
+@pytest.mark.parametrize(
+    ("page", "program", "output"),
+    [("settlement", 0, 0), ("subscriptions", 0, 0), ("settlement", 3, 1), ("request-reply", 1, 0), ("typed-bodies", 0, 0)],
+)
+def test_a_program_prints_the_text_below_it(
+    kjms_broker: Any, page: str, program: int, output: int, tmp_path: Path
+) -> None:
+    """A program on the page prints the text that follows it."""
+    file = tmp_path / "program.py"  # a function's annotations are looked up in its module
+    file.write_text(blocks(page)[program], "utf-8")
     run = subprocess.run(
-        [sys.executable, "-c", blocks(page)[0]],
+        [sys.executable, file],
         capture_output=True,
         env={**os.environ, "KJMS_BOOTSTRAP": kjms_broker.bootstrap_servers},
         text=True,
         timeout=60,
         check=False,
     )
-    assert (run.returncode, run.stdout) == (0, blocks(page, "text")[0]), run.stderr
+    assert (run.returncode, run.stdout) == (0, blocks(page, "text")[output]), run.stderr
 
 
 def test_a_loop_redelivers_a_message_whose_processing_raises(
@@ -68,7 +75,7 @@ def test_a_selector_finds_the_reply(session: Session, queue: Queue) -> None:
         reply.jms_correlation_id = correlation_id
         producer.send(reply)
     scope: dict[str, Any] = {"session": session, "replies": queue, "request": request}
-    exec(blocks("request-reply")[1], scope)
+    exec(blocks("request-reply")[2], scope)
     assert scope["consumer"].receive(WAIT_MS).text == "6"
 
 
