@@ -167,7 +167,8 @@ class AsyncSession:
 
     async def _has_answered(self, context: AsyncContext[Any], error: BaseException) -> bool:
         """Reply with what the function raised, settle its message, and return whether that came through."""
-        _log.warning("%s raised, and replies with that: %r", self._listener.name, error, exc_info=error)
+        trace = None if says_all(error) else error
+        _log.warning("%s raised, and replies with that: %r", self._listener.name, error, exc_info=trace)
 
         async def answer() -> None:
             transaction = self._context._session("reply")._transaction

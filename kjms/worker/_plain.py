@@ -7,6 +7,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
+from kjms.client.dead_letters import says_all
 from kjms.client.session import Session
 from kjms.options import SessionMode
 from kjms.worker._context import Context
@@ -100,14 +101,13 @@ class PlainSession:
                 context.reply(result)
         except BaseException as error:
             self._end_call()
-            if answers(self._listener, message, error):
-                self._answer(context, error)
-            elif mode == SessionMode.SESSION_TRANSACTED:
+            if answers(self._listener, message, error) and self._has_answered(context, error):
+                return
+            if mode == SessionMode.SESSION_TRANSACTED:
                 self._session.rollback()
             elif mode in {SessionMode.CLIENT_ACKNOWLEDGE, SessionMode.INDIVIDUAL_ACKNOWLEDGE}:
                 self._session.recover()
-            if not answers(self._listener, message, error):
-                raise  # the session logs it, and with the other modes gives the message back
+            raise  # the session logs it, and with the other modes gives the message back
         else:
             self._end_call()
             if mode == SessionMode.SESSION_TRANSACTED:
@@ -115,13 +115,19 @@ class PlainSession:
         finally:
             self._phase = Phase.IDLE
 
-    def _answer(self, context: Context[Any], error: BaseException) -> None:
-        """Reply with what the function raised, and settle its message."""
-        _log.warning("%s raised, and replies with that: %r", self._listener.name, error, exc_info=error)
+    def _has_answered(self, context: Context[Any], error: BaseException) -> bool:
+        """Reply with what the function raised, settle its message, and return whether that came through."""
+        trace = None if says_all(error) else error
+        _log.warning("%s raised, and replies with that: %r", self._listener.name, error, exc_info=trace)
         if self._session._transaction is not None:
             self._session._transaction.forget_sent()
-        context.reply(with_exception(error))
-        context.acknowledge()
+        try:
+            context.reply(with_exception(error))
+            context.acknowledge()
+        except Exception as failure:
+            _log.error("%s: its message was not settled: %s", self._listener.name, failure)
+            return False
+        return True
 
     def _end_call(self) -> None:
         with self._lock:

@@ -31,6 +31,9 @@ from kjms import (
     QueueConnectionFactory,
     QueueReceiver,
     RedeliveryPolicy,
+    Reject,
+    Requestor,
+    Retry,
     Session,
     TemporaryQueue,
     TextMessage,
@@ -199,3 +202,35 @@ def settings() -> ConnectionFactory:
         )
     except JMSSecurityException as refused:
         raise JMSException("no", refused.error_code, refused) from refused
+
+
+@listener(Queue("calls"), retry_on=(OSError, "shop.errors.Away"), dead_letter_on=[ValueError], error_replies=True)
+def call(number: str, context: WorkerContext) -> str | None:
+    if number == "engaged":
+        raise Retry("the line is engaged", after=timedelta(seconds=30))
+    if not number:
+        raise Reject("there is no number")
+    context.acknowledge()
+    assert_type(context.reply("called"), bool)
+    return None
+
+
+@listener(Queue("calls"))
+async def call_too(number: str, context: AsyncContext) -> str:
+    await context.acknowledge()
+    assert_type(await context.reply("called"), bool)
+    return number
+
+
+def asking(factory: ConnectionFactory) -> Message:
+    RedeliveryPolicy(dead_letter_on=(ValueError, "shop.errors.Gone"), retry_on=(OSError,))
+    RedeliveryPolicy(dead_letter_on=(int,))  # type: ignore[arg-type]
+    with Requestor(factory) as requestor:
+        assert_type(requestor.late_replies, int)
+        return requestor.request(Queue("prices"), "pen", timeout=timedelta(seconds=5))
+
+
+async def asking_too(context: aio.JMSContext) -> str:
+    reply = await context.request(Queue("prices"), "pen", timeout=5_000)
+    assert_type(reply, Message)
+    return reply.get_body(str)

@@ -758,6 +758,34 @@ def test_an_exception_is_no_reply_where_none_is_asked_for(
     assert letter.properties["JMS_kjms_Deliveries"] == 2
 
 
+@pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.SESSION_TRANSACTED, Session.CLIENT_ACKNOWLEDGE])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_message_whose_error_reply_cannot_be_sent_fails_as_ever(
+    factory: ConnectionFactory, shop: JMSContext, queue: Queue, mode: int, *, is_async: bool
+) -> None:
+    """It is not done: a destination that is no temporary one may be there the next time."""
+    got: list[tuple[str, bool, int]] = []
+
+    def work(message: Message) -> None:
+        got.append(seen(message))
+        raise LookupError
+
+    @listener(queue, session_mode=mode, error_replies=True, redelivery=TWICE)
+    def answer(message: Message) -> None:
+        work(message)
+
+    @listener(queue, session_mode=mode, error_replies=True, redelivery=TWICE)
+    async def answer_too(message: Message) -> None:
+        work(message)
+
+    asked(shop, queue, Queue("no Kafka topic is called so"), "pen")
+    with Application(factory, [answer_too if is_async else answer]).running():
+        letter = receive(shop, dead_letter_queue(queue))
+    assert got == [("pen", False, 1), ("pen", True, 2)]
+    assert letter is not None
+    assert letter.properties["JMS_kjms_Exception"] == "LookupError"
+
+
 def test_an_id_that_is_bytes_comes_back_as_it_was(
     factory: ConnectionFactory, shop: JMSContext, queue: Queue, packed: Queue
 ) -> None:
