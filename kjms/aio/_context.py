@@ -302,6 +302,7 @@ class JMSContext(Creating):
         Spec: JMS 2.0 §3.4.5, §3.4.6; §5.10 has requestors for one request at a time.
         """
         seconds = seconds_of(timeout)
+        self._opened("request")
         if self._requests is None:
             own = self.create_context()
             own.auto_start = self.auto_start

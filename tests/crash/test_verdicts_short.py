@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 KILLS, EACH, TRIES = 3, 60, 3
-LONG_SECONDS = 6 * WAIT_SECONDS  # a killed process is missed after the session timeout, and its transaction ended
+LONG_SECONDS = 12 * WAIT_SECONDS  # also for processes that start on a busy machine
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -72,7 +72,7 @@ def bodies(context: JMSContext, queue: Queue, name: str) -> Counter[str]:
         return Counter(str(message.get_string_property(name)) if name else message.get_body(str) for message in browser)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_killed_processes_reject_and_retry_as_often_as_said(
     worker: psutil.Process, servers: str, kjms_destination_name: str, tmp_path: Path
 ) -> None:

@@ -193,6 +193,6 @@ async def test_requests_of_tasks_end_with_their_context(kafka: Any, queue: Queue
     with pytest.raises(IllegalStateException, match="closed"):
         await waiting
     assert connection._is_closed
-    with pytest.raises(IllegalStateException, match="this context is closed"):
+    with pytest.raises(IllegalStateException, match=r"request: session \d+ is closed"):
         await context.request(queue, "x")
     assert threading.active_count() <= before + 3  # what the engine of all tests runs for this factory

@@ -778,7 +778,7 @@ def test_a_message_whose_error_reply_cannot_be_sent_fails_as_ever(
     async def answer_too(message: Message) -> None:
         work(message)
 
-    asked(shop, queue, Queue("no Kafka topic is called so"), "pen")
+    asked(shop, queue, Queue("longer than Kafka permits" * 10), "pen")
     with Application(factory, [answer_too if is_async else answer]).running():
         letter = receive(shop, dead_letter_queue(queue))
     assert got == [("pen", False, 1), ("pen", True, 2)]
