@@ -62,6 +62,11 @@ class Child:
     def is_running(self) -> bool:
         return self.process.poll() is None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has begun to work; before that, it would end by a signal that asks where its threads are."""
+        return any(Path(self.task.folder).glob(f"{self.task.name}*.journal"))
+
     def kill(self) -> None:
         """End it as kill -9 does."""
         began = now()
@@ -92,13 +97,14 @@ class Child:
         """Kill it if it does not leave; where its threads were is in its .stderr then."""
         if self.leave_at is not None and self.is_running and now() - self.leave_at > LEAVE_SECONDS:
             self.is_late = True
-            self.process.send_signal(signal.SIGUSR1)
-            time.sleep(LOOK_SECONDS)
+            if self.has_begun:
+                self.process.send_signal(signal.SIGUSR1)
+                time.sleep(LOOK_SECONDS)
             self.kill()
 
     def stacks(self) -> str:
-        """Return where its threads are; a process that has not begun to work would end by the signal."""
-        if not any(Path(self.task.folder).glob(f"{self.task.name}*.journal")):
+        """Return where its threads are."""
+        if not self.has_begun:
             return f"{self.task.name} has not begun"
         begin = size = self.said.stat().st_size
         self.process.send_signal(signal.SIGUSR1)

@@ -23,7 +23,7 @@ def test_what_is_killed_paused_and_restarted_loses_and_repeats_nothing() -> None
     """A round in which processes and the broker are killed, paused and restarted breaks no promise."""
     arguments = ["--rounds", "1", "--seed", "75", "--seconds", "5", "--session-timeout", "2000", "--fatal", "1"]
     done = subprocess.run(
-        [sys.executable, PROGRAM, *arguments, "--plan"],
+        [sys.executable, PROGRAM, *arguments, "--least", "20", "--plan"],
         capture_output=True,
         text=True,
         timeout=LIMIT_SECONDS,

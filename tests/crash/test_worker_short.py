@@ -19,7 +19,7 @@ LIMIT_SECONDS = 500
 @pytest.mark.parametrize("kinds", ["term,reload,stop,orphan", "kill,kill,kill,reload"], ids=["ended", "killed"])
 def test_a_disturbed_worker_loses_nothing_and_repeats_what_was_in_flight(kinds: str) -> None:
     """Processes that are ended and replaced repeat nothing and mark few; killed ones repeat what their sessions had."""
-    arguments = ["--seconds", "10", "--kinds", kinds, "--seed", "7", "--pause", "3"]
+    arguments = ["--seconds", "10", "--kinds", kinds, "--seed", "7", "--pause", "3", "--least", "20"]
     done = subprocess.run(
         [sys.executable, PROGRAM, *arguments], capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
     )

@@ -382,6 +382,15 @@ def lost_with_its_transaction(story: Story) -> None:
     story.settle("a", what="commit", outputs=("a>1",), outcome=Outcome.UNKNOWN)
 
 
+def disturbed_at_another_time(story: Story) -> None:
+    repeated_without_a_reason(story)
+    story.history.disturbances = [
+        Disturbance(0.1, 0.2, "p0", "before"),
+        Disturbance(9.0, 9.1, "p0", "after"),
+        Disturbance(0.35, 0.4, "p9", "another process"),
+    ]
+
+
 def failed(story: Story) -> None:
     story.history.failures = ["p0 ended by itself"]
 
@@ -434,6 +443,7 @@ BROKEN: dict[Callable[[Story], None], str] = {
     left_from_nowhere: "never sent",
     dead_from_nowhere: "never sent",
     lost_with_its_transaction: "lost write",
+    disturbed_at_another_time: "unexplained repeat",
     failed: "failure",
 }
 
@@ -651,7 +661,31 @@ def turned_and_sent_again(story: Story) -> None:
     story.history.calls[0].outcome = Outcome.UNKNOWN
 
 
+def redelivered_and_not_committed(story: Story) -> None:
+    redelivered_in_another_order(story)
+    story.history.calls[-1].outcome = Outcome.UNKNOWN
+
+
+def redelivered_and_given_back(story: Story) -> None:
+    story.history.rules = of_processes()
+    story.send("a", "b")
+    for count, names in ((1, "ab"), (2, "ba"), (3, "ba")):
+        for name in names:
+            story.receive(name, count=count)
+        (story.give_back if count < 3 else story.settle)("a", "b")
+    story.history.places = {"a": (0, 1), "b": (0, 2)}
+
+
+def disturbed_in_time(story: Story) -> None:
+    repeated_without_a_reason(story)
+    story.history.disturbances = [Disturbance(0.35, 0.4, "p0", "lost a partition")]
+    story.settle("a", session="p1.r")
+
+
 NEARLY_BROKEN = (
+    redelivered_and_not_committed,
+    redelivered_and_given_back,
+    disturbed_in_time,
     perhaps_lost_with_its_transaction,
     turned_without_an_order,
     turned_by_a_delay,
