@@ -27,6 +27,7 @@ from kjms.worker import Application
 from kjms.worker._application import with_policies
 from kjms.worker._async import AsyncSession
 from kjms.worker._plain import PlainSession
+from kjms.worker._replies import DroppedReplies
 
 if TYPE_CHECKING:
     from kjms.client.connection_factory import FactorySettings
@@ -163,13 +164,14 @@ class _RunningApplication:
                     state = await stack.enter_async_context(entered)
                 else:
                     state = stack.enter_context(entered)
+            dropped = DroppedReplies()
             if application._plain:
                 connection = self._connect(engine)
                 stack.callback(connection.close)
                 for listener, call in application._plain:
                     for _ in range(listener.concurrency):
                         noted = _noting(engine, listener, call)
-                        PlainSession(connection, listener, noted, state, stopping)
+                        PlainSession(connection, listener, noted, state, stopping, dropped)
                 connection.start()
             sessions = []
             if application._async:
@@ -180,7 +182,7 @@ class _RunningApplication:
                     for _ in range(listener.concurrency):
                         context = root.create_context(listener.session_mode)
                         noted_call = _noting_async(engine, listener, async_call)
-                        session = AsyncSession(context, listener, noted_call, state, stopping)
+                        session = AsyncSession(context, listener, noted_call, state, stopping, dropped)
                         stack.push_async_callback(session.close)
                         sessions.append(session)
                 for session in sessions:

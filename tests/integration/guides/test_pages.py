@@ -25,7 +25,13 @@ def blocks(page: str, language: str = "python") -> list[str]:
 
 @pytest.mark.parametrize(
     ("page", "program", "output"),
-    [("settlement", 0, 0), ("subscriptions", 0, 0), ("settlement", 3, 1), ("request-reply", 1, 0), ("typed-bodies", 0, 0)],
+    [
+        ("settlement", 0, 0),
+        ("subscriptions", 0, 0),
+        ("settlement", 3, 1),
+        ("request-reply", 1, 0),
+        ("typed-bodies", 0, 0),
+    ],
 )
 def test_a_program_prints_the_text_below_it(
     kjms_broker: Any, page: str, program: int, output: int, tmp_path: Path

@@ -528,7 +528,7 @@ def test_a_text_that_replaces_json_is_no_json() -> None:
 
 
 def test_types_of_functions_and_forward_references() -> None:
-    """A type that names one which is not defined yet is no mistake for ever: it can be asked for later."""
+    """A type that names one which is not defined yet is no lasting mistake: it can be asked for later."""
 
     @dataclasses.dataclass
     class Unfinished:

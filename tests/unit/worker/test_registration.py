@@ -46,7 +46,11 @@ async def pack_async(order: str) -> None: ...
         (lambda: listener(ORDERS, durable=1), TypeError, "durable is True or False, not 1"),
         (lambda: listener(ORDERS, 3), TypeError, "selector is text or None, not 3"),  # type: ignore[arg-type]
         (lambda: listener(ORDERS, session_mode=7), ValueError, "acknowledge mode is one of"),
-        (lambda: listener(ORDERS, redelivery=3), TypeError, "redelivery is a RedeliveryPolicy, a mapping or None, not 3"),
+        (
+            lambda: listener(ORDERS, redelivery=3),
+            TypeError,
+            "a RedeliveryPolicy, a mapping or None, not 3",
+        ),
         (lambda: listener(ORDERS, redelivery={"max": 2}), TypeError, "redelivery: there is no setting 'max'"),
         (lambda: listener(ORDERS, redelivery={"delay": -1}), ValueError, "redelivery: delay must not be negative"),
         (lambda: listener(ORDERS, retry_on=OSError), TypeError, "retry_on is a list or None"),  # type: ignore[arg-type]
