@@ -391,6 +391,25 @@ def disturbed_at_another_time(story: Story) -> None:
     ]
 
 
+def waiting_for_what_came_back(story: Story) -> None:
+    story.send("a")
+    story.receive("a", "p0.other")
+    story.give_back("a", session="p0.other")
+    story.call(Kind.OTHER, "p0.other", what="close consumer", consumer=0)
+    story.call(Kind.RECEIVE, "p0.r", seconds=30, timeout=30, consumer=0)
+    story.receive("a", count=2)
+    story.settle("a")
+
+
+def waiting_for_what_was_given_back_to_itself(story: Story) -> None:
+    story.send("a")
+    story.receive("a")
+    story.give_back("a")
+    story.call(Kind.RECEIVE, "p0.r", seconds=30, timeout=30, consumer=0)
+    story.receive("a", count=2)
+    story.settle("a")
+
+
 def failed(story: Story) -> None:
     story.history.failures = ["p0 ended by itself"]
 
@@ -444,6 +463,8 @@ BROKEN: dict[Callable[[Story], None], str] = {
     dead_from_nowhere: "never sent",
     lost_with_its_transaction: "lost write",
     disturbed_at_another_time: "unexplained repeat",
+    waiting_for_what_came_back: "lost wake-up",
+    waiting_for_what_was_given_back_to_itself: "lost wake-up",
     failed: "failure",
 }
 
@@ -682,7 +703,72 @@ def disturbed_in_time(story: Story) -> None:
     story.settle("a", session="p1.r")
 
 
+def wait(story: Story, session: str = "p0.r", **about: object) -> None:
+    story.call(Kind.RECEIVE, session, seconds=30, timeout=30, consumer=0, **about)
+
+
+def waited_while_another_had_it(story: Story) -> None:
+    story.send("a")
+    story.receive("a", "p0.other")
+    wait(story)
+    story.settle("a", session="p0.other")
+
+
+def waited_for_what_does_not_match(story: Story) -> None:
+    story.send("a", key=2)
+    wait(story, selector="k = 1")
+    story.receive("a")
+    story.settle("a")
+
+
+def waited_for_one_of_a_group(story: Story) -> None:
+    story.send("a", group="g")
+    wait(story)
+    story.receive("a")
+    story.settle("a")
+
+
+def waited_for_a_dead_letter(story: Story) -> None:
+    story.history.rules.max_deliveries = 1
+    story.send("a")
+    story.receive("a")
+    story.give_back("a")
+    story.history.dead["a"] = 1
+    wait(story)
+
+
+def waited_while_it_was_back_at_another(story: Story) -> None:
+    story.send("a")
+    story.receive("a", "p0.other")
+    story.give_back("a", session="p0.other")
+    wait(story)
+    story.receive("a", "p0.other", count=2)
+    story.settle("a", session="p0.other")
+
+
+def waited_beside_a_disturbance(story: Story) -> None:
+    waiting(story)
+    story.history.disturbances = [Disturbance(20.0, 25.0, "p0", "a thread stands still")]
+
+
+def urgent_for_another_selector(story: Story) -> None:
+    story.send("a", priority=4, key=1)
+    story.send("b", priority=9, key=2)
+    story.now += 2
+    story.receive("a", seconds=2, selector="k = 1")
+    story.settle("a")
+    story.receive("b")
+    story.settle("b")
+
+
 NEARLY_BROKEN = (
+    waited_while_another_had_it,
+    waited_for_what_does_not_match,
+    waited_for_one_of_a_group,
+    waited_for_a_dead_letter,
+    waited_while_it_was_back_at_another,
+    waited_beside_a_disturbance,
+    urgent_for_another_selector,
     redelivered_and_not_committed,
     redelivered_and_given_back,
     disturbed_in_time,
