@@ -244,5 +244,5 @@ class _Clients:
 def networked(kafka: MemoryKafka, latency: float, markers: float) -> Network:
     """Put a network before *kafka*, which has no clients yet."""
     network = Network(kafka._cluster, latency, markers)
-    serve(kafka.bootstrap_servers, network.clients)  # type: ignore[arg-type]
+    serve(kafka.bootstrap_servers, network.clients)
     return network

@@ -127,7 +127,8 @@ def _calls_of(record: Record, opened: Opened) -> list[Call]:
 
 def _gaps(record: Record) -> list[float]:
     """Return the ends of the times in which no consumer was certainly open."""
-    ends, until = [], 0.0
+    ends: list[float] = []
+    until = 0.0
     for opened in sorted(record.opened, key=lambda each: each.begin):
         if opened.begin > until or not ends:
             ends.append(opened.begin)
