@@ -87,6 +87,7 @@ class JMSContext(Creating):
         self._opening = asyncio.Lock()
         self._is_closed = False
         self._requests: Requests | None = None
+        self._requesting: JMSContext | None = None  # what sends requests, and receives their replies
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "not open yet" if self._context is None else repr(self._context)
@@ -159,14 +160,14 @@ class JMSContext(Creating):
         if context is None or threads is None or context._connection._ownership.is_inherited:
             return
 
-        requests, self._requests = self._requests, None
-        if requests is not None:
-            requests.end()
+        requesting = self._requesting
+        if self._requests is not None:
+            self._requests.end()
 
         def close() -> None:
             try:
-                if requests is not None:
-                    requests.close()
+                if requesting is not None and requesting._context is not None:
+                    requesting._context.close()
                 context.__exit__(None, error, None)
             finally:
                 if context._connection._is_closed:
@@ -304,9 +305,9 @@ class JMSContext(Creating):
         seconds = seconds_of(timeout)
         self._opened("request")
         if self._requests is None:
-            own = self.create_context()
-            own.auto_start = self.auto_start
-            self._requests = Requests(own)
+            self._requesting = self.create_context()
+            self._requesting.auto_start = self.auto_start
+            self._requests = Requests(self._requesting)
         try:
             return await asyncio.wait_for(self._requests.request(destination, value), seconds)
         except asyncio.TimeoutError:  # which is not Python's own in 3.10

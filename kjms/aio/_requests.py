@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kjms.client.creating import message_of
 from kjms.client.replies import PendingReplies, failure_in
 from kjms.errors import IllegalStateException, JMSException
 
 if TYPE_CHECKING:
-    from kjms.aio._context import JMSContext
-    from kjms.aio._simple import JMSConsumer
+    from kjms.aio._simple import JMSConsumer, JMSProducer
     from kjms.destinations import Destination, TemporaryQueue
     from kjms.message import Message
 
@@ -23,19 +22,31 @@ _log = logging.getLogger("kjms.requests")
 FAILURE_SECONDS: Final = 1.0  # after a receive that failed
 
 
+class Asking(Protocol):
+    """What requests use of a context."""
+
+    async def create_temporary_queue(self) -> TemporaryQueue:
+        """Return a new queue."""
+
+    def create_consumer(self, destination: Destination) -> JMSConsumer:
+        """Return a consumer, to be opened."""
+
+    def create_producer(self) -> JMSProducer:
+        """Return a producer."""
+
+
 class Requests:
     """Sends requests, and gives each the reply that names it.
 
     Args:
-        context: What sends and receives: one of its own, on the connection of the context that is asked.
+        context: What sends and receives: a context for nothing else, whose owner closes it after `end`.
 
     Attributes:
-        context: The same.
         pending: What waits for replies.
     """
 
-    def __init__(self, context: JMSContext) -> None:
-        self.context = context
+    def __init__(self, context: Asking) -> None:
+        self._context = context
         self.pending: PendingReplies[asyncio.Future[Message]] = PendingReplies()
         self._opening = asyncio.Lock()
         self._replies: TemporaryQueue | None = None
@@ -51,7 +62,7 @@ class Requests:
         if self._is_ended:
             self._fail()
         try:
-            await self.context.create_producer().send(destination, message)
+            await self._context.create_producer().send(destination, message)
             return await reply
         finally:
             self.pending.discard(number)
@@ -62,8 +73,8 @@ class Requests:
         """Return the queue for replies, which a task receives from."""
         async with self._opening:
             if self._replies is None:
-                replies = await self.context.create_temporary_queue()
-                consumer = await self.context.create_consumer(replies)
+                replies = await self._context.create_temporary_queue()
+                consumer = await self._context.create_consumer(replies)
                 self._replies = replies
                 self._task = asyncio.create_task(self._receive(consumer), name="kjms-requests")
         return self._replies
@@ -96,13 +107,6 @@ class Requests:
         self._fail()
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
-
-    def close(self) -> None:
-        """Close the context, in a thread; after `end`."""
-        opened = self.context._context
-        self.context._is_closed = True
-        if opened is not None:
-            opened.close()
 
     def _fail(self) -> None:
         for each in self.pending.take_all():
