@@ -415,7 +415,12 @@ def types(arguments: Sequence[str]) -> int:
     """Let pyright say which public names have no known type."""
     ready("test")  # with the packages whose types the public ones name
     ready("amqp", is_needed=False)
-    return run("types", "-m", "pyright", "--ignoreexternal", "--verifytypes", "kjms", *arguments)
+    folder = environment()
+    path = os.pathsep.join(
+        [str(interpreter(folder).parent), os.environ.get("PATH", "")]
+    )  # where pyright looks for Python
+    where = {**os.environ, "VIRTUAL_ENV": str(folder), "PATH": path}
+    return run("types", "-m", "pyright", "--ignoreexternal", "--verifytypes", "kjms", *arguments, environment=where)
 
 
 CHORES: dict[str, Callable[[Sequence[str]], int]] = {
