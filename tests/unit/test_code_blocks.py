@@ -102,6 +102,7 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
         (1, "tests/unit/observe/test_metrics_page.py::test_a_collector_gets_one_trace"),
         (1, "tests/unit/observe/test_metrics_page.py::test_the_own_observer_logs_what_is_slow"),
     ],
+    ("docs/install.md", "bash"): [(2, PARSED)],
     ("docs/metrics.md", "toml"): [(1, "tests/unit/observe/test_metrics_page.py::test_the_file_names_observers")],
     ("docs/naming.md", "python"): [(1, "tests/integration/naming/test_naming.py::test_the_page_on_names_is_true")],
     ("docs/naming.md", "toml"): [(1, "tests/integration/naming/test_naming.py::test_the_page_on_names_is_true")],
