@@ -465,6 +465,7 @@ def test_what_is_no_type_of_a_body(type_: Any, words: str) -> None:
         (Box(Plain()), "this Box: Plain has no JSON form"),
         (Box("\ud800"), r"this Box: a text holds a lone surrogate \(at index 0\)"),
         (Box([{"a": math.nan}, None]), r"this Box: \$.content\[0\].a is not finite"),
+        (Box([2**80, -math.inf]), r"this Box: \$.content\[1\] is not finite"),
         (Box(math.inf), r"this Box: \$.content is not finite"),
         (Box({(1, 2): 3}), "this Box: tuple has no JSON form"),
     ],
@@ -473,6 +474,14 @@ def test_what_json_cannot_carry_is_refused(value: object, words: str) -> None:
     """It never leaves as something else, such as NaN as null."""
     with pytest.raises(MessageFormatException, match=f"JSON cannot carry {words}"):
         message_of(value)
+
+
+def test_null_is_no_unbounded_number() -> None:
+    """A field of None is sent, also beside whole numbers of any size, and bytes that look like NaN in MessagePack."""
+    for value in (Box([None, 2**80, 1.5]), Box([None, "\u02ff\u7ff0", b"\xcb\x7f\xf8"])):
+        text = message_of(value).get_body(str)
+        assert text is not None
+        assert "null" in text
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:
@@ -528,7 +537,7 @@ def test_a_text_that_replaces_json_is_no_json() -> None:
 
 
 def test_types_of_functions_and_forward_references() -> None:
-    """A type that names one which is not defined yet is no lasting mistake: it can be asked for later."""
+    """A type that names one which is not defined yet can be asked for later."""
 
     @dataclasses.dataclass
     class Unfinished:
