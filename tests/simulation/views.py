@@ -94,6 +94,8 @@ def _view(record: Record, calls: list[Call], unsure: Set[str]) -> History:
         for name, each in record.sent.items()
     }
     fields = {each.name: getattr(record, each.name) for each in dataclasses.fields(History)}
+    if record.subscription == "plain":
+        fields["dead"] = Counter()  # of all its subscriptions: no dead letter says of which
     return History(**{**fields, "calls": sorted(changed, key=lambda call: call.begin), "sent": sent})
 
 
