@@ -472,7 +472,7 @@ def test_what_names_no_destination_is_refused(admin_of: Any, topic: Topic, queue
 @pytest.mark.parametrize("opened", [Admin, Schedules])
 def test_a_factory_is_needed(opened: Any) -> None:
     """An address is given to a ConnectionFactory, and that to the others."""
-    with pytest.raises(ValueError, match="a ConnectionFactory is needed, and not 'localhost:9092'"):
+    with pytest.raises(TypeError, match="factory is a ConnectionFactory, not 'localhost:9092'"):
         opened("localhost:9092")
 
 
