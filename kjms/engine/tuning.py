@@ -42,6 +42,8 @@ class Tuning:
         registry_grace_seconds: How long the registry is read on: programs that need it once often do so again.
         registry_questions: Questions, a second apart, that an engine leaves unanswered before its leases expire: as
             many seconds as Kafka gives the members of groups.
+        open_transaction_seconds: Of an open transaction, before `kjms.admin.Admin.examine` takes it for hanging:
+            Kafka ends those of kjms after 30 s, and looks every 10 s.
         inbox_unread: Messages that wait in memory for a temporary destination without a consumer; of more it is only
             known where the next one stands.
         inbox_retention_records: Records of an inbox that were read, from which on deleting them is worth a request.

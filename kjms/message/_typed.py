@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kjms.errors import BodyConversionException, MessageFormatException
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import pydantic
     from pydantic_core import ErrorDetails
 
-    from kjms.message._base import Message
 
 __all__ = ["Reader", "body_as", "check", "has_fields", "reader", "to_json"]
 
@@ -163,7 +162,15 @@ def _unbounded(value: object, path: str = "$") -> str | None:
 # ------------------------------------------------------------------------------------------------------------- read
 
 
-def body_as(type_: Any, body: object, message: Message, read: Reader | None = None) -> Any:
+class Identified(Protocol):
+    """A message, as far as an error names it."""
+
+    @property
+    def jms_message_id(self) -> str | None:
+        """Return its JMSMessageID."""
+
+
+def body_as(type_: Any, body: object, message: Identified, read: Reader | None = None) -> Any:
     """Return *body*, which is that of *message* and not None, as a *type_*.
 
     An instance of a class is returned as it is. Without *read*, nothing else becomes one of Python's own classes, as

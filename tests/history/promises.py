@@ -50,6 +50,9 @@ CHECKED: Final[dict[str, tuple[str, ...]]] = {
 """Promise -> the anomalies that look at it."""
 
 NOT_CHECKED: Final[dict[str, str]] = {
+    "a program raises `Retry`": "tests/contract/test_verdicts.py, and kill -9 in tests/integration/worker",
+    "a program raises `Reject`, or what its policy does not retry": "the same",
+    "`context.acknowledge()` of a worker": "tests/contract/worker",
     "`send` with a completion listener": "tests/contract and tests/unit/faults",
     "`await` of a send in `kjms.aio`": "tests/contract and tests/unit/faults; no history has an event loop's sends",
     "`send` to a temporary destination": "tests/contract; no history has temporary destinations",

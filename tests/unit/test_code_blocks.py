@@ -175,7 +175,7 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
         (10, "tests/integration/guides/test_tutorial.py::test_the_tutorial_works_from_top_to_bottom")
     ],
     ("docs/typed-bodies.md", "python"): [
-        (1, "tests/integration/guides/test_pages.py::test_the_first_program_prints_the_text_below_it")
+        (1, "tests/integration/guides/test_pages.py::test_a_program_prints_the_text_below_it")
     ],
     ("docs/upgrading.md", "sh"): [(1, "a program that comes with Kafka, and not with its jars")],
     ("docs/workers.md", "bash"): [

@@ -36,6 +36,17 @@ ALLOWED = {
     # Interrupts the engine's own conditions, which nothing outside has.
     "unit/faults/test_interrupts.py": {"kjms.engine.interrupts"},
     "unit/faults/test_lost_answers.py": {"kjms.engine.transactions"},  # shortens what a transaction waits for an answer
+    # Leaves producers of delayed messages and of bridges with a doubtful transaction, which nothing outside can time.
+    "unit/faults/test_left_producers.py": {
+        "engine_of",
+        "kjms.engine.delayed.partition",
+        "kjms.engine.settings",
+        "kjms.engine.transactions.bridged",
+        "kjms.engine.transactions.errors",
+        "kjms.engine.transactions.plan",
+    },
+    # Takes away what the engine does against late requests, to show the harm.
+    "cluster/late.py": {"kjms.engine.transactions.transactional_producer"},
     "simulation/world.py": {"kjms.engine.interrupts"},  # names it, to replace what it has
     "amqp/test_limits.py": {"_engine"},  # the gateway's AMQP engine, which has the same name
 }
