@@ -12,7 +12,7 @@ from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delayed_messages import DelayedMessages
 from kjms.engine.consumer.delivery import DEFAULT_PRIORITY, AssignedPartition, Delivery
 from kjms.engine.consumer.eviction import Eviction
-from kjms.engine.consumer.message_groups import MessageGroups
+from kjms.engine.consumer.message_groups import MessageGroups, urgency
 from kjms.engine.consumer.peer_sharing import PeerSharing
 from kjms.engine.consumer.ranking import Ranking
 from kjms.engine.consumer.rotation import STREAK
@@ -280,7 +280,7 @@ class Dispatcher:
                     ready.popleft()
                     queue.size -= 1
                     self.held -= 1
-                elif following is not None and (-following.priority, following.order) < (rank, delivery.order):
+                elif following is not None and urgency(following) < (rank, delivery.order):
                     return self._follow(slot, queue, following)
                 elif self._may_dispatch(delivery):
                     self._dispatch(slot, queue, delivery)  # before it is taken out: Ctrl-C may come at each call
@@ -296,7 +296,7 @@ class Dispatcher:
         """Return what *slot* may have, and wants, of what waits for its session: the first of each group."""
         firsts = (self._first_for(slot, queue, group.waiting) for group in self.groups.followed_by(slot.wakeup))
         wanted = (each for each in firsts if each is not None and self._wants(queue, each))
-        return min(wanted, key=_urgency, default=None)
+        return min(wanted, key=urgency, default=None)
 
     def _first_for(self, slot: ConsumerSlot, queue: _Queue, waiting: Sequence[Delivery]) -> Delivery | None:
         """Return the first of *waiting* that a consumer of the session of *slot* wants: it comes before the others."""
@@ -539,7 +539,3 @@ class Dispatcher:
         self.unmatched = []
         self.put_back(left)  # some may have been in one of these partitions when a consumer came that wants them
         return first
-
-
-def _urgency(delivery: Delivery) -> tuple[int, int]:
-    return -delivery.priority, delivery.order

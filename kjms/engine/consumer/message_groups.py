@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-__all__ = ["GroupBindings", "MessageGroup", "MessageGroups"]
+__all__ = ["GroupBindings", "MessageGroup", "MessageGroups", "urgency"]
 
 MOST_BOUND: Final = 10_000  # groups that are remembered as those of peers
 
@@ -29,6 +29,7 @@ class Grouped(Protocol):
     group: bytes | None
     busy: MessageGroup[Any] | None
     order: int
+    priority: int
     ready_in: int
 
     @property
@@ -46,7 +47,7 @@ class MessageGroup(Generic[D]):
         session: The session that has messages of it; None: no session.
         count: How many it has.
         ready: Which of those that waited any session may have, since no session has one.
-        waiting: The messages that wait, oldest first.
+        waiting: The messages that wait, the most urgent first, and of these the oldest.
     """
 
     __slots__ = ("count", "key", "ready", "session", "waiting")
@@ -87,7 +88,7 @@ class MessageGroups(Generic[D]):
         if instead is delivery or (instead is not None and not instead.ready_in):
             instead = None
         if instead is not None:
-            insort(group.waiting, instead, key=_order)
+            insort(group.waiting, instead, key=urgency)
             self.waiting += 1
         group.session = session
         if group.waiting:
@@ -106,12 +107,12 @@ class MessageGroups(Generic[D]):
         if group.session is None:
             first = group.ready if group.ready is not None and group.ready.ready_in else None
             first = first or (group.waiting[0] if group.waiting else None)
-            if first is None or delivery.order <= first.order:
+            if first is None or urgency(delivery) <= urgency(first):
                 return None
-        insort(group.waiting, delivery, key=_order)
+        insort(group.waiting, delivery, key=urgency)
         self.waiting += 1
         if group.session is None:
-            return session  # an older one is ready; it goes first
+            return session  # an older, or more urgent, one is ready; it goes first
         self.followed.setdefault(group.session, {})[group] = None
         return group.session
 
@@ -142,7 +143,7 @@ class MessageGroups(Generic[D]):
         return group
 
     def next(self, group: MessageGroup[D]) -> D | None:
-        """Return the oldest that waits in *group*, which no session has: it waits no more."""
+        """Return the first that waits in *group*, which no session has: it waits no more."""
         group.ready = group.waiting.pop(0) if group.waiting else None
         if group.ready is not None:
             self._stopped_waiting(group)
@@ -159,6 +160,13 @@ class MessageGroups(Generic[D]):
             followed.pop(group, None)
             if not followed:
                 del self.followed[group.session]
+
+    def rank(self, read: Callable[[D], object]) -> None:
+        """Put what waits into its order again, once *read* has noted the priority of each."""
+        for group in self.busy.values():
+            for delivery in group.waiting:
+                read(delivery)
+            group.waiting.sort(key=urgency)
 
     def free(self) -> list[D]:
         """Return all that wait in groups that no session has."""
@@ -205,5 +213,6 @@ class GroupBindings(Generic[T]):
         return bound is not None and bound is not taker and bool(bound.wants)
 
 
-def _order(delivery: Grouped) -> int:
-    return delivery.order
+def urgency(delivery: Grouped) -> tuple[int, int]:
+    """Return what sorts messages: the most urgent first, and of these the oldest."""
+    return -delivery.priority, delivery.order

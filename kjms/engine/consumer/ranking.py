@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.batches import Batches
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import Delivery
+    from kjms.engine.consumer.message_groups import MessageGroups
     from kjms.engine.consumer.selector_queue import SelectorQueue
 
 __all__ = ["Ranking"]
@@ -26,10 +27,12 @@ class Ranked(Protocol):
     Attributes:
         batches: What is dispatched, and was not taken by a session yet.
         dispatched: How many messages were dispatched, ever.
+        groups: The message groups that sessions are busy with.
     """
 
     batches: Batches
     dispatched: int
+    groups: MessageGroups[Delivery]
 
     @property
     def selector_queues(self) -> Mapping[Any, SelectorQueue[Delivery, ConsumerSlot]]:
@@ -94,3 +97,4 @@ class Ranking:
                 delivery.message(self._destination)
             if queue.rank():
                 self.is_needed = True
+        self._dispatcher.groups.rank(lambda delivery: delivery.message(self._destination))

@@ -337,6 +337,25 @@ def test_a_session_gets_an_older_message_of_a_group_before_one_that_waits_for_it
     assert [delivery.offset for delivery in take_all(dispatcher, everything)] == [1, 3, 4]
 
 
+def test_urgent_messages_of_a_group_come_in_order_behind_a_usual_one_that_waits() -> None:
+    """Of those that wait for the session, a usual one keeps no urgent one back, which a later urgent one overtakes."""
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0)
+    mine, other = slots_of(dispatcher, (0, threading.Event()), (0, threading.Event()))
+
+    def arrive(offset: int, priority: int) -> None:
+        delivery = Delivery(Record(offset, b"group", priority), partition, offset, offset)
+        partition.settlement.read(offset, delivery)
+        dispatcher.arrive(delivery)
+
+    arrive(0, 4)
+    assert dispatcher.take(mine) is not None
+    for offset, priority in ((1, 4), (2, 7)):
+        arrive(offset, priority)
+        assert dispatcher.take(other) is None  # it waits for the session that has the first one
+    arrive(3, 7)
+    assert [delivery.offset for delivery in take_all(dispatcher, mine)] == [2, 3, 1]
+
+
 def test_a_session_gets_what_waits_for_it_behind_a_message_that_it_does_not_want() -> None:
     """A message of its group that matches another session's consumer keeps no later one back that matches its own."""
     dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0)
