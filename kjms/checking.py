@@ -60,7 +60,7 @@ class _Kind:
             TypeError: The value is of another type.
             ValueError: It is of the type, and none of the values that there are.
         """
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
             for kind in self.kinds:
                 if isinstance(kind, type) and is_dataclass(kind):
                     return made(kind, value, name)
@@ -178,6 +178,10 @@ def _words(kind: Any) -> Iterable[str]:
     plain = typing.get_origin(kind) or kind
     if plain is Literal:
         return map(repr, kind.__args__)
+    inner = typing.get_args(kind)[:1] if plain in _LISTS else ()
+    if inner and isinstance(inner[0], type) and inner[0] not in _WORDS:
+        public = [part for part in inner[0].__module__.split(".") if not part.startswith("_")]
+        return [f"a list of {'.'.join(public)}.{inner[0].__qualname__}"]
     return [_WORDS.get(plain) or f"{'an' if plain.__name__[0] in 'AEIOU' else 'a'} {plain.__name__}"]
 
 

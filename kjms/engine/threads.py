@@ -21,6 +21,9 @@ def start_thread(run: Callable[..., object], name: str, *arguments: Any) -> thre
     try:
         thread.start()
     except (MemoryError, RuntimeError) as error:
+        behind = error.__context__  # Ctrl-C inside of `start`, which unlocks then what is not locked
+        if behind is not None and not isinstance(behind, Exception):
+            raise behind from None
         raise ResourceAllocationException(
             f"start the thread {name}: the process has no memory, or no threads, left ({error}); see ulimit -u and -v",
             None,

@@ -145,7 +145,7 @@ def test_what_a_link_releases_again_and_again_becomes_a_dead_letter(limited: Con
     send(limited, queue, "one")
     session = brokered(limited)
     assert released(session, session.create_consumer(queue), [7, 8, 7, 8, 7]) == [False, False, True, True, False]
-    assert told(limited, queue) == {"Cause": "delivered 5 times; the client released it", "Deliveries": "5"}
+    assert told(limited, queue) == {"Cause": "delivered 5 times; the client released it", "Deliveries": 5}
     session.close()
 
 
@@ -160,7 +160,7 @@ def test_failures_and_releases_add_up(limited: Connection, queue: Queue) -> None
     ((delivery, message),) = polled(session, consumer, 1)
     assert message.get_int_property("JMSXDeliveryCount") == 2
     session.release([delivery], 7)
-    assert told(limited, queue) == {"Cause": "delivered 3 times; the client released it", "Deliveries": "3"}
+    assert told(limited, queue) == {"Cause": "delivered 3 times; the client released it", "Deliveries": 3}
     session.close()
 
 

@@ -233,4 +233,4 @@ def asking(factory: ConnectionFactory) -> Message:
 async def asking_too(context: aio.JMSContext) -> str:
     reply = await context.request(Queue("prices"), "pen", timeout=5_000)
     assert_type(reply, Message)
-    return reply.get_body(str)
+    return reply.get_body(str) or ""

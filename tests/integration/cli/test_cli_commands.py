@@ -370,10 +370,15 @@ def listed(run: Run, name: str) -> dict[str, Any]:
 
 
 def test_destinations_tells_what_waits(kjms: Kjms, queue: Queue, connection: Connection) -> None:
-    """A queue is known as one when it was consumed, and shows what is not settled; before, its kind is not known."""
+    """A queue is known as one when it was consumed, and shows what is not settled.
+
+    Before, it is known some seconds after its sender has made it, which writes that down.
+    """
     send(connection, queue, TextMessage("1"), TextMessage("2"), TextMessage("3"))
     before = listed(kjms("destinations", "--json"), queue.queue_name)
-    assert (before["kind"], before["waiting"], before["waiting_up_to"], before["kept_up_to"]) == (None, None, None, 3)
+    waiting = None if before["kind"] is None else 3
+    assert before["kind"] in {None, "queue"}
+    assert (before["waiting"], before["waiting_up_to"], before["kept_up_to"]) == (waiting, waiting, 3)
     receive(connection, queue)
     after = listed(kjms("destinations", "--json"), queue.queue_name)
     assert (after["kind"], after["waiting"], after["kept_up_to"], after["partitions"]) == ("queue", 2, 3, 1)

@@ -403,7 +403,7 @@ def test_the_api_is_described(browser: Any, connection: Connection) -> None:
         ({"pass_credentials": True, "host": "::"}, "clear text"),
         ({"host": "example.com"}, "clear text"),
         ({"tls_key": Path("key.pem")}, "certificate"),
-        ({"role": "king"}, "one of view"),
+        ({"role": "king"}, "role is 'view', 'operate', 'administer' or None, not 'king'"),
         ({"grafana": "javascript:alert(1)"}, "http"),
         ({"interval": 0}, "positive"),
         ({"proxies": ("proxy.example",)}, "IP address"),

@@ -63,7 +63,7 @@ class Redelivery:
 
     due = None
 
-    def was_last(self, delivery: Delivery, error: BaseException | None) -> bool:
+    def was_last(self, delivery: Delivery, error: BaseException | None, *, is_rejected: bool = False) -> bool:
         return False
 
 
