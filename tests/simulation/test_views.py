@@ -174,3 +174,19 @@ def test_a_delay_is_by_two_clocks(skew: float, found: set[str]) -> None:
     story.receive("a")
     story.settle("a")
     assert story.found() == found
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_what_another_subscription_has_moved_is_of_that_one(is_made: bool) -> None:
+    """Each subscription without a name is judged by itself, and what no transaction sent is found all the same."""
+    story = Story("plain")
+    story.open("p0.r0")
+    story.open("p0.r1")
+    story.send("a")
+    for session in ("p0.r0", "p0.r1"):
+        story.receive("a", session)
+    settled = story.call(Kind.SETTLE, "commit", "p0.r1", messages=("a",))
+    if is_made:
+        settled.outputs = ("a>p0.r1",)
+    story.record.outputs["a>p0.r1"] = 1
+    assert story.found() == (set() if is_made else {"never sent"})

@@ -96,6 +96,9 @@ def _view(record: Record, calls: list[Call], unsure: Set[str]) -> History:
     fields = {each.name: getattr(record, each.name) for each in dataclasses.fields(History)}
     if record.subscription == "plain":
         fields["dead"] = Counter()  # of all its subscriptions: no dead letter says of which
+        # What another subscription's transactions sent is that one's.
+        others = {text for call in record.calls if call not in calls for text in call.outputs}
+        fields["outputs"] = {text: each for text, each in record.outputs.items() if text not in others}
     return History(**{**fields, "calls": sorted(changed, key=lambda call: call.begin), "sent": sent})
 
 
