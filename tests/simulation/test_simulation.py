@@ -44,6 +44,8 @@ def test_new_plans() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_new_seeds() -> None:
     """Plans that no run has had before keep all promises: as many as fit into some seconds, and one at the least.
 

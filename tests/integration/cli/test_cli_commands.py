@@ -376,9 +376,8 @@ def test_destinations_tells_what_waits(kjms: Kjms, queue: Queue, connection: Con
     """
     send(connection, queue, TextMessage("1"), TextMessage("2"), TextMessage("3"))
     before = listed(kjms("destinations", "--json"), queue.queue_name)
-    waiting = None if before["kind"] is None else 3
-    assert before["kind"] in {None, "queue"}
-    assert (before["waiting"], before["waiting_up_to"], before["kept_up_to"]) == (waiting, waiting, 3)
+    shown = [before[name] for name in ("kind", "waiting", "waiting_up_to", "kept_up_to")]
+    assert shown in ([None, None, None, 3], ["queue", 3, 3, 3])
     receive(connection, queue)
     after = listed(kjms("destinations", "--json"), queue.queue_name)
     assert (after["kind"], after["waiting"], after["kept_up_to"], after["partitions"]) == ("queue", 2, 3, 1)
