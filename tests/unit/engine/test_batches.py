@@ -55,6 +55,16 @@ def test_a_batch_ends_where_more_than_the_order_decides() -> None:
     assert source.dispatcher.held == 30 - 5
 
 
+def test_what_a_session_keeps_of_a_batch_is_known_when_it_has_the_next_one() -> None:
+    """A commit says what the session has, also of batches that began and ended since the last commit."""
+    source = Source(30, batch=5)
+    slot = source.slot()
+    kept = [delivery.offset for delivery in (slot.poll() for _ in range(16)) if delivery]
+    assert kept == list(range(16))
+    source.dispatcher.batches.note_taken()
+    assert source.partition.settlement.taken == set(kept)
+
+
 def test_a_batch_ends_near_the_dispatch_limit() -> None:
     """What a crash marks as redelivered stays small: a batch goes up to the limit only once a new one is wanted."""
     source = Source(30, batch=20)
