@@ -31,7 +31,7 @@ SELECTORS: Final[Mapping[str, Callable[[int], bool]]] = {
     "": always,
     "part = 0": lambda part: part == 0,
     "part > 0": lambda part: part > 0,
-    "part IN (0, 2)": lambda part: part in {0, 2},
+    "part = 0 OR part = 2": lambda part: part in {0, 2},
     "part < 2": lambda part: part < 2,
 }
 """The selectors of consumers, and which messages they match; empty: none."""
