@@ -92,7 +92,8 @@ class Batches:
         (rank, level), batch = levels[0], slot.batch
         latest: AssignedPartition | None = None
         least = end = 0
-        self._note(slot)  # of the batch before: the session has taken all of it, perhaps since the last commit
+        if slot.given:
+            self.note_taken()  # the session has taken all of the batch before, since the last commit
         try:
             for _ in range(min(self.size if most is None else most, self.size, len(level))):
                 delivery = level[0]
@@ -152,20 +153,15 @@ class Batches:
         """
         starts: dict[AssignedPartition, int] = {}
         for slot in self.slots:
-            self._note(slot)
-            for delivery in slot.given[:1] if is_single else slot.given:
+            given = slot.given
+            count = len(given) - len(slot.batch)  # the session may take one more meanwhile: it counts as left then
+            for delivery in given[:count]:
+                if delivery.state is DISPATCHED:
+                    delivery.partition.settlement.dispatch(delivery.offset, is_lent=slot.is_lending)
+            del given[:count]
+            for delivery in given[:1] if is_single else given:
                 starts.setdefault(delivery.partition, delivery.offset)
         return starts
-
-    @staticmethod
-    def _note(slot: ConsumerSlot) -> None:
-        """Note what the session of *slot* has taken of its batch."""
-        given = slot.given
-        count = len(given) - len(slot.batch)  # the session may take one more meanwhile: it counts as left then
-        for delivery in given[:count]:
-            if delivery.state is DISPATCHED:
-                delivery.partition.settlement.dispatch(delivery.offset, is_lent=slot.is_lending)
-        del given[:count]
 
     def recall(self) -> None:
         """Make ready again what is left of batches, each message in its old place."""
