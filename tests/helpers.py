@@ -30,7 +30,9 @@ import psutil
 from kjms import (
     Connection,
     ConnectionFactory,
+    Destination,
     IllegalStateException,
+    InvalidDestinationException,
     JMSContext,
     Message,
     MessageConsumer,
@@ -235,6 +237,15 @@ def take(consumer: MessageConsumer, count: int) -> list[Message]:
 def texts(consumer: MessageConsumer, count: int) -> list[str]:
     """Return the texts of the next *count* messages."""
     return texts_of(take(consumer, count))
+
+
+def is_gone(session: Session, destination: Destination) -> bool:
+    """Whether *session* refuses to send to *destination*, since there is none of that name."""
+    try:
+        session.create_producer(destination).close()
+    except InvalidDestinationException:
+        return True
+    return False
 
 
 def give_back(session: Session | JMSContext) -> None:

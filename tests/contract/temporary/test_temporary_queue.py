@@ -23,7 +23,7 @@ from kjms import (
     TextMessage,
 )
 from kjms.cli import main
-from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, give_back, send, texts, wait_past
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, give_back, is_gone, send, texts, wait_past
 
 
 @pytest.mark.requirement("JMS-4.4.3-1", "JMS-4.4.3-2", "JAK-createTemporaryQueue-2")
@@ -99,15 +99,7 @@ def test_it_ends_with_its_object(session: Session, eventually: Eventually) -> No
     time.sleep(0.15)  # the inbox's thread has heard of it by now
     send(session, name, "still there")
     consumer.close()
-
-    def is_gone() -> bool:
-        try:
-            session.create_producer(name).close()
-        except InvalidDestinationException:
-            return True
-        return False
-
-    eventually(is_gone)
+    eventually(lambda: is_gone(session, name))
 
 
 def test_only_sessions_make_them(session: Session) -> None:

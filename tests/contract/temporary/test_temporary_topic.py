@@ -14,7 +14,7 @@ from kjms import (
     Session,
     TemporaryTopic,
 )
-from tests.helpers import NOTHING_MS, Eventually, send, texts
+from tests.helpers import NOTHING_MS, Eventually, is_gone, send, texts
 
 
 @pytest.mark.requirement("JMS-4.4.3-1", "JMS-4.4.3-2", "JAK-createTemporaryTopic-2")
@@ -61,15 +61,7 @@ def test_it_ends_with_its_object(session: Session, eventually: Eventually) -> No
     send(session, name, "still there")
     assert texts(consumer, 1) == ["still there"]
     consumer.close()
-
-    def is_gone() -> bool:
-        try:
-            session.create_producer(name).close()
-        except InvalidDestinationException:
-            return True
-        return False
-
-    eventually(is_gone)
+    eventually(lambda: is_gone(session, name))
 
 
 @pytest.mark.requirement(
