@@ -65,10 +65,10 @@ GOOD = moved_by(
 )
 FINE = {
     "all committed": GOOD,
-    "nobody heard of the outcome, and it is there": replace(
+    "no program knows the outcome, and it is there": replace(
         GOOD, journals=[session(("a", Kind.COMMITTING, [1, 2]), ("b", Kind.COMMITTED, [3]))]
     ),
-    "nobody heard of the outcome, and it is not there": moved_by(
+    "no program knows the outcome, and it is not there": moved_by(
         [session(("a", Kind.COMMITTING, [1])), session(("b", Kind.COMMITTED, [1]), marked=(1,))],
         source(1),
         there(("b", [1])),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Owner", "ProcessCrashed", "Scheduler", "SimulatedEvent", "SimulatedLock", "Strand"]
 
-PATIENCE: Final = 30.0  # real seconds for a handler to return, or to call kjms
+HANDLER_SECONDS: Final = 30.0  # real seconds for a handler to return, or to call kjms
 POLL_SECONDS: Final = 0.001  # of real time, while a handler waits for something that is not simulated
 IDLE_ROUNDS: Final = 3  # waits of a program that end without a message, before it is stopped
 MOST_TURNS: Final = 200_000  # of strands in one run: a program that needs more does not end
@@ -224,7 +224,7 @@ class Scheduler:
         return is_busy
 
     def _wait_really(self, strands: list[Strand]) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + HANDLER_SECONDS
         while not any(each.can_run(self.now) for each in strands):
             if time.monotonic() > deadline:
                 raise self._stuck(next(each for each in strands if not each.is_idle))
@@ -233,15 +233,16 @@ class Scheduler:
     def _resume(self, strand: Strand) -> None:
         self._current = strand
         strand.resume()
-        if not self._returned.acquire(timeout=PATIENCE):
+        if not self._returned.acquire(timeout=HANDLER_SECONDS):
             raise self._stuck(strand)
         self._current = None
 
     def _stuck(self, strand: Strand) -> TimeoutError:
         strand.is_stuck = True
         return TimeoutError(
-            f"{strand.thread.name} neither returned nor called kjms for {PATIENCE:g} s; it may wait for a lock that a"
-            f" paused handler has: simulated(seed, without=('pause', 'lost partition')) pauses none\n{strand.where()}"
+            f"{strand.thread.name} neither returned nor called kjms for {HANDLER_SECONDS:g} s; it may wait for a lock"
+            " that a paused handler has: simulated(seed, without=('pause', 'lost partition')) pauses none\n"
+            f"{strand.where()}"
         )
 
     def end(self) -> None:
@@ -252,7 +253,7 @@ class Scheduler:
             while not (strand.is_done or strand.is_stuck):
                 self._resume(strand)
         for strand in self._strands:
-            strand.thread.join(PATIENCE)
+            strand.thread.join(HANDLER_SECONDS)
 
 
 class SimulatedEvent(Event):

@@ -548,7 +548,7 @@ def test_nothing_is_left_behind() -> None:
 
 def test_a_lock_that_a_paused_handler_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A handler that waits for such a lock cannot run: the error says so, and where it waits."""
-    monkeypatch.setattr(_strands, "PATIENCE", 0.3)
+    monkeypatch.setattr(_strands, "HANDLER_SECONDS", 0.3)
     lock = threading.Lock()
 
     @listener(ORDERS, concurrency=2)
